@@ -2,21 +2,21 @@
 // a phone. Against a program that leaks.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, open, serve, soon, startBrowser, startLeak, wait } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, serve, eventually, startBrowser, startLeak, sleep } from "./harness.mjs";
 
 let url;
 
 const json = async (what) => (await fetch(url + "api/" + what)).json();
-const chosen = async (page) => Object.fromEntries(new URLSearchParams(await page.evaluate(() => location.hash.slice(1))));
+const urlState = async (page) => Object.fromEntries(new URLSearchParams(await page.evaluate(() => location.hash.slice(1))));
 
 before(async () => {
   const leak = await startLeak();
   url = await serve(String(leak.pid));
   await startBrowser();
-  while ((await json("moments")).length < 5) await wait(1000);
-}, { timeout: LONG });
+  while ((await json("moments")).length < 5) await sleep(1000);
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 /** A drag over an element, from one share of its width to another. */
 async function drag(page, element, from, to) {
@@ -30,20 +30,20 @@ async function drag(page, element, from, to) {
   await page.mouse.up();
 }
 
-test("a drag over the time line compares its end with its beginning", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "changes" });
+test("a drag over the time line compares its end with its beginning", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "changes" });
   const strip = page.locator(".timeline .strip");
   await strip.waitFor();
-  await page.locator(".sum").waitFor(); // the filters appear with the profile, above the line
+  await page.locator(".total").waitFor(); // the filters appear with the profile, above the line
   // On a busy machine they are spaced unevenly, and a new one may appear in the middle of a drag: then the drag is
   // repeated.
-  const compares = (from, to) => soon(async () => {
+  const compares = (from, to) => eventually(async () => {
     await page.evaluate(() => (location.hash = "view=changes"));
     await page.getByText("Choose two moments, or two files").waitFor();
     const moments = await json("moments");
     const place = (moment) => (moment.t - moments[0].t) / (moments.at(-1).t - moments[0].t);
     await drag(page, strip, place(from(moments)), place(to(moments)));
-    const { base, at } = await chosen(page);
+    const { base, at } = await urlState(page);
     const [earlier, later] = [from(moments).id, to(moments).id].sort((one, other) => one - other);
     assert.deepEqual([base, at], [String(earlier), later === moments.at(-1).id ? undefined : String(later)], "the end of the line follows what comes");
     return [earlier, later].map((id) => moments.find((moment) => moment.id === id));
@@ -51,48 +51,48 @@ test("a drag over the time line compares its end with its beginning", { timeout:
   const [before, after] = await compares((all) => all[0], (all) => all[2]);
   await page.getByText("since then").waitFor();
   await page.getByRole("row", { name: /leaky_(parser|session)/ }).first().waitFor();
-  await page.locator(".timeline .says").filter({ hasText: `${bytes(after.inuse)} after ${bytes(before.inuse)} in use` }).waitFor();
+  await page.locator(".timeline .selection").filter({ hasText: `${bytes(after.inuse)} after ${bytes(before.inuse)} in use` }).waitFor();
   await compares((all) => all.at(-1), (all) => all[1]); // the other way round
   await page.getByText("since then").waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("the time line is moved by arrows, and told by a reader of the screen", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "flame" });
+test("the time line is moved by arrows, and told by a reader of the screen", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "flame" });
   const earlier = page.getByRole("slider", { name: "earlier moment" });
   await earlier.waitFor();
   assert.equal(await earlier.getAttribute("aria-valuetext"), "nothing");
   await earlier.press("ArrowRight");
   await page.getByText("since then").waitFor();
   const moments = await json("moments");
-  assert.equal(Number((await chosen(page)).base), moments[0].id);
-  await soon(async () => assert.match(await earlier.getAttribute("aria-valuetext"), / in use$/));
+  assert.equal(Number((await urlState(page)).base), moments[0].id);
+  await eventually(async () => assert.match(await earlier.getAttribute("aria-valuetext"), / in use$/));
   await earlier.press("ArrowRight");
   await page.waitForFunction((id) => Number(new URLSearchParams(location.hash.slice(1)).get("base")) !== id, moments[0].id);
   await page.getByRole("slider", { name: "later moment" }).press("Home");
   await page.waitForFunction((id) => Number(new URLSearchParams(location.hash.slice(1)).get("at")) === id, moments[0].id);
   await earlier.press("Home");
   await page.waitForFunction(() => !new URLSearchParams(location.hash.slice(1)).has("base"));
-  await accessible(page, "time line");
-  await close(page);
+  await checkAccessibility(page, "time line");
+  await closePage(page);
 });
 
-test("a stretch of the memory's chart leads to what changed in it", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview" });
+test("a stretch of the memory's chart leads to what changed in it", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview" });
   for (const title of ["Resident memory, explained", "Allocated per second", "Page faults per second", "Returned to the OS per second", "Threads"]) await page.getByText(title, { exact: true }).waitFor();
   // The program allocates all the time, and the chart shows how much.
   await page.waitForFunction(() => /^Allocated per second: now allocated (?!0 B)/.test([...document.querySelectorAll("figure [role=img]")].map((one) => one.getAttribute("aria-label")).find((text) => text.startsWith("Allocated"))));
-  const sum = await page.locator(".sum").textContent();
+  const sum = await page.locator(".total").textContent();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
   for (const part of ["live", "cached by threads", "fragmentation", "dirty", "metadata", "not ours"]) assert.ok(sum.includes(part), `${sum} has no ${part}`);
   // A chart may be rebuilt in the middle of a drag.
-  const choose = (from, to, name) => soon(async () => {
+  const choose = (from, to, name) => eventually(async () => {
     await drag(page, page.locator("figure").first().locator(".u-over"), from, to);
     await page.getByRole("button", { name }).waitFor({ timeout: 5000 });
     return page.getByRole("button", { name });
   });
   // At first the chart may cover only a few seconds, with a single profile.
-  await soon(async () => {
+  await eventually(async () => {
     await (await choose(0.02, 0.95, "changes in this time")).click();
     const alone = page.getByText("There are fewer than two profiles of this time.");
     await page.getByText("since then").or(alone).first().waitFor();
@@ -101,24 +101,24 @@ test("a stretch of the memory's chart leads to what changed in it", { timeout: L
     assert.fail("one profile");
   });
   await page.getByRole("row", { name: /leaky_(parser|session)/ }).first().waitFor();
-  assert.equal((await chosen(page)).view, "changes");
+  assert.equal((await urlState(page)).view, "changes");
   await page.goBack();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6);
   await (await choose(0.2, 0.8, "whole time")).click();
   await page.getByRole("group", { name: "Chosen time" }).waitFor({ state: "detached" });
-  await close(page);
+  await closePage(page);
 });
 
-test("nothing is compared yet: one press compares with the first profile", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "changes" });
+test("nothing is compared yet: one press compares with the first profile", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "changes" });
   await page.getByRole("button", { name: "changes since the first profile" }).click();
   await page.getByRole("row", { name: /leaky_(parser|session)/ }).first().waitFor();
-  assert.equal(Number((await chosen(page)).base), (await json("moments"))[0].id);
-  await close(page);
+  assert.equal(Number((await urlState(page)).base), (await json("moments"))[0].id);
+  await closePage(page);
 });
 
-test("growth and lifetimes are of the functions that are chosen", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "growth" });
+test("growth and lifetimes are of the functions that are chosen", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "growth" });
   await page.getByRole("row", { name: /leaky_parser/ }).first().waitFor();
   await page.getByLabel("focus").fill("LEAKY_SESSION");
   await page.getByLabel("focus").press("Enter");
@@ -136,7 +136,7 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   assert.ok((await json("choices")).modules.includes("leak"));
   await page.getByLabel("module").selectOption("leak");
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
-  await soon(() => assert.match(page.url(), /module=leak/));
+  await eventually(() => assert.match(page.url(), /module=leak/));
   assert.deepEqual(await json("suspects?module=libc.so.6"), []);
   assert.equal((await json("lifetimes?module=none")).rows.length, 0);
   await page.getByRole("button", { name: "Lifetimes" }).click();
@@ -150,7 +150,7 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   await page.getByLabel("ignore").fill("leaky_");
   await page.getByLabel("ignore").press("Enter");
   await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
-  await soon(async () => { // for a moment the unfiltered rows are shown
+  await eventually(async () => { // for a moment the unfiltered rows are shown
     const left = await rows();
     assert.ok(left.length > 0 && left.every((text) => !text.includes("leaky_")), left.join("\n"));
   });
@@ -159,30 +159,30 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   const sum = (counts) => counts.reduce((one, other) => one + other, 0);
   assert.ok(sum(freed) < sum(all), "sizes choose, too");
   assert.equal(sum(freed), sum(left.map((row) => row.freed)), "the histogram is of the stacks that are shown");
-  await close(page);
+  await closePage(page);
 });
 
-test("size classes say what rounding takes, and how often each was asked for", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "sizes" });
+test("size classes say what rounding takes, and how often each was asked for", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "sizes" });
   const table = page.getByRole("table", { name: "Size classes" });
   await page.getByText("requests since the start").waitFor();
-  await soon(async () => { // the page has requested before, and requests again
+  await eventually(async () => { // the page has requested before, and requests again
     const requests = await json("requests");
     const most = requests.filter((one) => one.size <= 32768).reduce((a, b) => (b.count > a.count ? b : a));
     assert.ok(most.requested > 0 && most.requested <= 1.001 * most.bytes, JSON.stringify(most));
     const row = table.getByRole("row").filter({ has: page.getByRole("cell", { name: bytes(most.size), exact: true }) }).first();
-    await row.locator(".asked").waitFor();
-    assert.ok(await row.locator(".asked").evaluate((bar) => bar.getBoundingClientRect().width > 5), "its bar");
+    await row.locator(".requests").waitFor();
+    assert.ok(await row.locator(".requests").evaluate((bar) => bar.getBoundingClientRect().width > 5), "its bar");
     assert.match(await row.textContent(), new RegExp(`${Math.round(100 * (1 - most.requested / most.bytes))} %`));
     assert.ok(requests.some((one) => one.size > 32768), "the leaks are large blocks");
   });
   await page.getByRole("table", { name: "Requests of large blocks" }).waitFor();
-  await soon(async () => assert.equal(await table.evaluate((one) => one.scrollWidth - one.clientWidth), 0, "all columns at 1280"));
-  await close(page);
+  await eventually(async () => assert.equal(await table.evaluate((one) => one.scrollWidth - one.clientWidth), 0, "all columns at 1280"));
+  await closePage(page);
 });
 
-test("a column that is pressed again is turned round, and a link keeps it", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions" });
+test("a column that is pressed again is turned round, and a link keeps it", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions" });
   const values = () => page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => parseFloat(row.children[2].textContent) * { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 }[row.children[2].textContent.split(" ")[1]]));
   const isSorted = (all) => all.every((one, i) => i === 0 || all[i - 1] <= one);
   await page.getByRole("button", { name: "cum" }).click();
@@ -191,15 +191,15 @@ test("a column that is pressed again is turned round, and a link keeps it", { ti
   await page.getByRole("button", { name: "cum" }).click();
   await page.locator('th[aria-sort="ascending"]', { hasText: "cum" }).waitFor();
   assert.ok(isSorted(await values()));
-  assert.equal((await chosen(page)).sort, "-cum");
-  await close(page);
+  assert.equal((await urlState(page)).sort, "-cum");
+  await closePage(page);
 });
 
-test("the flame graph tells what is found and what is pointed at, and which colour is which module", { timeout: LONG }, async () => {
+test("the flame graph tells what is found and what is pointed at, and which colour is which module", { timeout: TEST_TIMEOUT_MS }, async () => {
   const { id } = (await json("moments")).at(-1);
   const { default: type, stacks, frames, values } = await json(`profile?kind=heap&at=${id}`);
   const found = stacks.reduce((sum, stack, i) => sum + (stack.some((frame) => frames[frame].n === "leaky_session") ? values[i][type] : 0), 0);
-  const page = await open(url, { view: "flame", search: "leaky_session", at: id });
+  const page = await openPage(url, { view: "flame", search: "leaky_session", at: id });
   const canvas = page.locator("canvas.flame");
   await canvas.waitFor();
   await page.getByText(`search: 1 function matches, with ${bytes(found)}, `).waitFor();
@@ -208,15 +208,15 @@ test("the flame graph tells what is found and what is pointed at, and which colo
   await canvas.hover({ position: { x: width / 3, y: 30 } }); // the second row
   const tip = page.locator(".tip");
   await tip.waitFor();
-  await soon(async () => assert.equal(await tip.evaluate((one) => one.firstChild.textContent), await page.locator(".told").textContent()));
+  await eventually(async () => assert.equal(await tip.evaluate((one) => one.firstChild.textContent), await page.locator(".detail").textContent()));
   await canvas.hover({ position: { x: width - 3, y: 30 } });
-  await soon(async () => assert.ok(await tip.evaluate((one) => one.getBoundingClientRect().right <= innerWidth), "it stays on the page"));
+  await eventually(async () => assert.ok(await tip.evaluate((one) => one.getBoundingClientRect().right <= innerWidth), "it stays on the page"));
   await page.locator(".legend .entry", { hasText: /^leak$/ }).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("on a phone a tap explains a word, within the screen", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview" }, { viewport: { width: 390, height: 844 }, hasTouch: true });
+test("on a phone a tap explains a word, within the screen", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview" }, { viewport: { width: 390, height: 844 }, hasTouch: true });
   for (const word of ["live", "not ours", "Slow paths per second"]) {
     const abbr = page.locator("abbr", { hasText: new RegExp(`^${word}$`) });
     await abbr.tap();
@@ -228,17 +228,17 @@ test("on a phone a tap explains a word, within the screen", { timeout: LONG }, a
     assert.ok(box.left >= 0 && box.right <= 390 && box.top >= 0 && box.top <= 844, `${word}: ${JSON.stringify(box)}`);
     assert.ok(box.isAbove || box.top < 844 - 139, `${word}: room below`);
   }
-  await close(page);
+  await closePage(page);
 });
 
-test("on a phone the picture comes before the filters, which say how many are set", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "flame", focus: "main" }, { viewport: { width: 390, height: 844 } });
+test("on a phone the picture comes before the filters, which say how many are set", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "flame", focus: "main" }, { viewport: { width: 390, height: 844 } });
   await page.locator("canvas.flame").waitFor();
   const fold = page.getByRole("button", { name: "filters and formats (1)" });
   assert.equal(await page.getByLabel("focus").count(), 0);
-  await soon(async () => assert.ok((await page.locator("canvas.flame").boundingBox()).y < 844, "it is to be seen without scrolling"));
+  await eventually(async () => assert.ok((await page.locator("canvas.flame").boundingBox()).y < 844, "it is to be seen without scrolling"));
   await fold.click();
   assert.equal(await page.getByLabel("focus").inputValue(), "main");
-  await accessible(page, "phone");
-  await close(page);
+  await checkAccessibility(page, "phone");
+  await closePage(page);
 });

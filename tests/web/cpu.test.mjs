@@ -5,17 +5,17 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, accessible, answers, close, end, folder, open, root, serve, soon, start, startBrowser, tool } from "./harness.mjs";
-import { ask } from "./shapes.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, waitForSocket, closePage, tearDown, tempDir, openPage, root, serve, eventually, start, startBrowser, tool } from "./harness.mjs";
+import { controlCommand } from "./shapes.mjs";
 
-const burn = join(folder, "burn");
+const burn = join(tempDir, "burn");
 const lib = join(process.env.SEEMALLOC_OUT ?? join(root, "out"), "lib");
 let pid, url;
 
 /** Starts the program, which spends two thirds of its time in burn_two, and waits until it answers. */
 async function startBurn(...what) {
   const child = start(tool, "run", "--lib", lib, "--", burn, ...what);
-  await answers(child.pid);
+  await waitForSocket(child.pid);
   return String(child.pid);
 }
 
@@ -24,9 +24,9 @@ before(async () => {
   pid = await startBurn("for", "1e9");
   url = await serve("--allow-set", pid);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 const panel = (page) => page.getByRole("region", { name: "Profile of CPU time" });
 
@@ -37,13 +37,13 @@ async function begin(page, seconds, hz = 100) {
   await panel(page).getByRole("button", { name: "profile CPU time" }).click();
 }
 
-test("a profile is begun, followed to its end, and shown in each view", { timeout: LONG }, async () => {
-  const page = await open(url);
+test("a profile is begun, followed to its end, and shown in each view", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url);
   await page.getByRole("button", { name: "CPU time by function" }).click();
   await page.getByText("CPU time has not been profiled yet.").waitFor();
   assert.equal(await panel(page).getByLabel("seconds", { exact: true }).inputValue(), "10", "as seemalloc cpu");
   assert.equal(await panel(page).getByLabel("samples per second").inputValue(), "100");
-  await accessible(page, "CPU time, before");
+  await checkAccessibility(page, "CPU time, before");
   await begin(page, 15, 200);
   await panel(page).getByText(/^Total [\d.]+ m?s of CPU time in \d+\.\d\d s: [\d,]+ samples/).waitFor();
   assert.equal(await panel(page).getByLabel("seconds", { exact: true }).inputValue(), "15", "what was typed stays");
@@ -56,7 +56,7 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
   await row.waitFor();
   const share = await row.evaluate((one) => one.cells[3].textContent);
   assert.ok(Math.abs(parseFloat(share) - (100 * two) / total) < 0.6, `${share} of it: ${two} of ${total}`);
-  await accessible(page, "CPU time, functions");
+  await checkAccessibility(page, "CPU time, functions");
   for (const [view, shows] of [["graph", page.getByText("burn_two", { exact: true })], ["callers", page.getByText("called by")], ["tree", page.locator(".tree li")],
     ["source", page.getByText("burn_two(double seconds)").first()], ["flame", page.locator("canvas.flame")], ["changes", page.locator("main section").first()]]) {
     await page.goto(`${url}#view=${view}&kind=cpu&function=burn_two`);
@@ -64,39 +64,39 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
     assert.equal(await page.locator("main .problem").count(), 0, view);
     await panel(page).waitFor();
   }
-  await close(page);
+  await closePage(page);
 });
 
-test("it is ended before its time, and a second one is refused", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions", kind: "cpu" });
-  const other = await open(url, { view: "functions", kind: "cpu" });
+test("it is ended before its time, and a second one is refused", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions", kind: "cpu" });
+  const other = await openPage(url, { view: "functions", kind: "cpu" });
   await panel(other).getByRole("button", { name: "profile CPU time" }).waitFor();
   await begin(page, 3600);
   const stop = panel(page).getByRole("button", { name: "stop now" });
   await stop.waitFor();
   await page.getByRole("progressbar", { name: "CPU profile" }).waitFor();
   await panel(page).getByText(/^[1-9]\d* of 3600 s, 100 samples per second/).waitFor();
-  await accessible(page, "CPU time, while it runs");
+  await checkAccessibility(page, "CPU time, while it runs");
   await panel(other).getByRole("button", { name: "stop now" }).waitFor(); // it belongs to the server: all its pages show it
   assert.equal((await fetch(`${url}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) })).status, 409);
-  await soon(() => assert.ok(JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0, "nothing is seen of the program yet"));
+  await eventually(() => assert.ok(JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0, "nothing is seen of the program yet"));
   await stop.click();
   await panel(page).getByText(/^Total .* of CPU time in \d+\.\d\d s/).waitFor();
   await panel(other).getByText(/^Total /).waitFor();
-  await close(other);
-  await close(page);
+  await closePage(other);
+  await closePage(page);
 });
 
-test("somebody else's profile is shown, and not ended here", { timeout: LONG }, async () => {
-  const number = await ask(pid, "cpu start 100 3600000");
-  const page = await open(url, { view: "functions", kind: "cpu" });
+test("somebody else's profile is shown, and not ended here", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const number = await controlCommand(pid, "cpu start 100 3600000");
+  const page = await openPage(url, { view: "functions", kind: "cpu" });
   await begin(page, 1);
   await page.getByRole("alert").filter({ hasText: "a CPU profile is running already, started elsewhere" }).filter({ hasText: "it can only be stopped there" }).waitFor();
   assert.equal(await panel(page).getByRole("button", { name: "stop now" }).count(), 0);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
-  await accessible(page, "CPU time, refused");
-  assert.ok((await ask(pid, `cpu stop ${number}`)).length > 0, "it has gone on");
-  await soon(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
+  await checkAccessibility(page, "CPU time, refused");
+  assert.ok((await controlCommand(pid, `cpu stop ${number}`)).length > 0, "it has gone on");
+  await eventually(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
   assert.match(page.errors[0], /409/, "the console tells of the refused request");
   page.errors = [];
   await begin(page, 3600);
@@ -104,40 +104,40 @@ test("somebody else's profile is shown, and not ended here", { timeout: LONG }, 
   await page.getByRole("alert").waitFor({ state: "detached" });
   await panel(page).getByRole("button", { name: "stop now" }).click();
   await page.getByRole("progressbar").waitFor({ state: "detached" });
-  await close(page);
+  await closePage(page);
 });
 
-test("a program that uses SIGPROF itself is left alone, and the page says so", { timeout: LONG }, async () => {
+test("a program that uses SIGPROF itself is left alone, and the page says so", { timeout: TEST_TIMEOUT_MS }, async () => {
   const handler = await startBurn("handler");
   const SIGPROF = 1n << 26n;
-  await soon(() => assert.ok(BigInt(`0x${readFileSync(`/proc/${handler}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGPROF, "it does not handle it yet"));
-  const page = await open(await serve("--allow-set", handler), { view: "functions", kind: "cpu" });
+  await eventually(() => assert.ok(BigInt(`0x${readFileSync(`/proc/${handler}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGPROF, "it does not handle it yet"));
+  const page = await openPage(await serve("--allow-set", handler), { view: "functions", kind: "cpu" });
   await begin(page, 1);
   await page.getByRole("alert").filter({ hasText: "the program handles SIGPROF itself" }).waitFor();
   assert.equal(await page.getByRole("progressbar").count(), 0);
-  await soon(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
+  await eventually(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
   assert.match(page.errors[0], /400/);
   page.errors = [];
-  await close(page);
+  await closePage(page);
 });
 
-test("without --allow-set the page says what to start, and begins nothing", { timeout: LONG }, async () => {
+test("without --allow-set the page says what to start, and begins nothing", { timeout: TEST_TIMEOUT_MS }, async () => {
   const address = await serve(pid);
   for (const colorScheme of ["light", "dark"]) {
-    const page = await open(address, { view: "flame", kind: "cpu" }, { colorScheme });
+    const page = await openPage(address, { view: "flame", kind: "cpu" }, { colorScheme });
     await page.getByText(`seemalloc web --allow-set ${pid}`).waitFor();
     assert.equal(await panel(page).count(), 0);
-    await accessible(page, `CPU time, read only, ${colorScheme}`);
-    await close(page);
+    await checkAccessibility(page, `CPU time, read only, ${colorScheme}`);
+    await closePage(page);
   }
   const refused = await fetch(`${address}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) });
   assert.equal(refused.status, 403);
   assert.match(await refused.text(), /--allow-set/);
 });
 
-test("what was seen of a process that ends is still there", { timeout: LONG }, async () => {
+test("what was seen of a process that ends is still there", { timeout: TEST_TIMEOUT_MS }, async () => {
   const short = await startBurn("for", "1e9");
-  const page = await open(await serve("--allow-set", short), { view: "functions", kind: "cpu" });
+  const page = await openPage(await serve("--allow-set", short), { view: "functions", kind: "cpu" });
   await begin(page, 3600);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   process.kill(Number(short), "SIGKILL");

@@ -3,15 +3,15 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { LONG, close, end, open, soon, startBrowser, startDemo } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, closePage, tearDown, openPage, eventually, startBrowser, startDemo } from "./harness.mjs";
 
 before(startBrowser);
-after(end);
+after(tearDown);
 
 for (const [language, leaks] of [["c++", ["leaky_parser", "leaky_session"]], ["rust", ["leak::leaky_cache", "leak::leaky_sessions"]]]) {
-  test(`both leaks of the demonstration in ${language} are named`, { timeout: LONG }, async () => {
+  test(`both leaks of the demonstration in ${language} are named`, { timeout: TEST_TIMEOUT_MS }, async () => {
     const { demo, address } = await startDemo(language);
-    const page = await open(address);
+    const page = await openPage(address);
     for (const name of leaks) {
       await page.getByRole("listitem").filter({ hasText: new RegExp(`${name}.* grows by`) }).first().waitFor();
     }
@@ -19,12 +19,12 @@ for (const [language, leaks] of [["c++", ["leaky_parser", "leaky_session"]], ["r
     const rows = page.getByRole("row").filter({ hasText: "practically certain" });
     // Both leaks are listed when each has been observed often enough to be certain.
     for (const name of leaks) await rows.filter({ hasText: name }).first().waitFor();
-    await soon(async () => {
+    await eventually(async () => {
       const stacks = await rows.allInnerTexts();
       const first = stacks.slice(0, 2).map((text) => leaks.find((name) => text.includes(name)));
       assert.deepEqual(first.sort(), leaks, stacks.join("\n\n"));
     });
-    await close(page);
+    await closePage(page);
     const ended = once(demo, "exit");
     demo.kill("SIGINT");
     await ended;

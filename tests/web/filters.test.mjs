@@ -2,35 +2,35 @@
 // Chromium. A view states which filters it ignores. Against a program with known threads, stacks and blocks.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, open, saved, serve, soon, startBrowser, top, wait } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, saveFile, serve, eventually, startBrowser, top, sleep } from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
 before(async () => {
   shapes = await startShapes("1");
-  await shapes.tell("t");
-  await shapes.tell("g");
-  await shapes.tell("r");
+  await shapes.runStep("t");
+  await shapes.runStep("g");
+  await shapes.runStep("r");
   url = await serve(shapes.pid);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 const field = (page, name) => page.getByLabel(name, { exact: true });
 
-async function choose(page, name, text) {
+async function setFilter(page, name, text) {
   await field(page, name).fill(text);
   await field(page, name).press("Enter");
 }
 
 /** Three threads allocate more each time, until there are enough profiles. */
 async function untilItGrows(row) {
-  await soon(async () => {
+  await eventually(async () => {
     if ((await row.count()) > 0) return;
-    await shapes.tell("t");
-    await wait(2000);
+    await shapes.runStep("t");
+    await sleep(2000);
     throw new Error("nothing grows");
   });
 }
@@ -38,9 +38,9 @@ async function untilItGrows(row) {
 /** The bytes that a function holds according to the tool, in the page's notation. */
 const held = (name, ...args) => bytes(top(shapes.pid, ...args).functions.find((one) => one.name.endsWith(name)).cum);
 
-test("growth is ranked by thread, from profiles that are taken while somebody looks", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "growth" });
-  await choose(page, "thread", "reader");
+test("growth is ranked by thread, from profiles that are taken while somebody looks", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "growth" });
+  await setFilter(page, "thread", "reader");
   await page.getByText("By thread, from profiles that are taken while this view is open").waitFor();
   const row = page.getByRole("row", { name: /holds/ });
   await untilItGrows(row);
@@ -48,77 +48,77 @@ test("growth is ranked by thread, from profiles that are taken while somebody lo
   await row.getByText(reader, { exact: true }).waitFor();
   await page.getByText(/since \d\d:\d\d:\d\d/).waitFor();
   await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are suggested
-  await accessible(page, "growth by thread");
-  await choose(page, "thread", "^writer");
+  await checkAccessibility(page, "growth by thread");
+  await setFilter(page, "thread", "^writer");
   await row.getByText(writers, { exact: true }).waitFor();
-  await choose(page, "thread", "nobody");
+  await setFilter(page, "thread", "nobody");
   await page.getByText("Nothing that passes the filters grows").waitFor();
   // The views of a profile show the same threads.
-  await choose(page, "thread", "reader");
+  await setFilter(page, "thread", "reader");
   await page.getByRole("button", { name: "Functions" }).click();
-  await page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, bytes(top(shapes.pid, "--thread", "reader").total));
-  await close(page);
+  await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, bytes(top(shapes.pid, "--thread", "reader").total));
+  await closePage(page);
 });
 
-test("a pattern is judged by who reads it, in growth and in lifetimes by the server", { timeout: LONG }, async () => {
+test("a pattern is judged by who reads it, in growth and in lifetimes by the server", { timeout: TEST_TIMEOUT_MS }, async () => {
   for (const view of ["growth", "lifetimes"]) {
-    const page = await open(url, { view });
+    const page = await openPage(url, { view });
     await page.getByText(/allocated in, called by|nothing grows|Nothing grows/).first().waitFor();
     const marked = (name, want) => page.waitForFunction(([name, want]) => [...document.querySelectorAll("label")].find((one) => one.textContent.trim() === name).querySelector("input").getAttribute("aria-invalid") === want, [name, want]);
     for (const [name, pattern, why] of [["focus", "(", "missing closing ): `(`"], ["ignore", "(?=h)", "invalid or unsupported Perl syntax: `(?=`"]]) {
-      await choose(page, name, pattern);
+      await setFilter(page, name, pattern);
       await page.getByRole("alert").filter({ hasText: `${name}=${pattern}: expected a regular expression: ${why}` }).waitFor();
       await marked(name, "true");
-      await choose(page, name, "");
+      await setFilter(page, name, "");
       await page.getByRole("alert").waitFor({ state: "detached" });
       await marked(name, "false");
     }
-    await choose(page, "focus", "(?i)HOLDS"); // a syntax that JavaScript's regular expressions do not have
+    await setFilter(page, "focus", "(?i)HOLDS"); // a syntax that JavaScript's regular expressions do not have
     await page.waitForFunction(() => location.hash.includes("focus=%28%3Fi%29HOLDS"));
-    await wait(300); // for an answer that must not come
+    await sleep(300); // for an answer that must not come
     await marked("focus", "false");
     assert.equal(await page.getByRole("alert").count(), 0, view);
     page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
-    await close(page);
+    await closePage(page);
   }
 });
 
-test("a pattern that the page cannot read itself is said, where it is as if it were empty", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions", focus: "(?i)holds" });
+test("a pattern that the page cannot read itself is said, where it is as if it were empty", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions", focus: "(?i)holds" });
   await page.getByText("focus=(?i)holds: expected a regular expression, read as JavaScript does: Invalid group. Until it is valid it is ignored.").waitFor();
   await field(page, "focus").fill("HOLDS");
   await page.locator("p.problem").waitFor({ state: "detached" });
-  await page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, held("holds"));
-  await close(page);
+  await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, held("holds"));
+  await closePage(page);
 });
 
-test("recursion is folded, also by way of another function, in the tree and in the flame graph", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "tree", focus: "ping" });
+test("recursion is folded, also by way of another function, in the tree and in the flame graph", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "tree", focus: "ping" });
   const names = async () => {
     // A branch with one child opens together with it; the innermost of these has two.
     await page.getByRole("treeitem").filter({ hasText: "ping" }).first().waitFor();
     return page.locator(".branch").evaluateAll((all) => all.map((one) => one.lastChild.textContent.replace(/^.*::/, "").replace(/\(.*/, "").trim()).filter((name) => name === "ping" || name === "pong"));
   };
-  await soon(async () => assert.deepEqual(await names(), ["ping", "pong", "ping", "pong", "ping", "pong", "ping", "pong", "ping"]));
+  await eventually(async () => assert.deepEqual(await names(), ["ping", "pong", "ping", "pong", "ping", "pong", "ping", "pong", "ping"]));
   await page.getByLabel("fold recursion").selectOption("direct");
-  await soon(async () => assert.deepEqual((await names()).length, 9, "none calls itself"));
+  await eventually(async () => assert.deepEqual((await names()).length, 9, "none calls itself"));
   await page.getByLabel("fold recursion").selectOption("all");
   await page.waitForFunction(() => document.querySelector(".tree").textContent.split("ping").length === 2);
-  await soon(async () => assert.deepEqual(await names(), ["ping"], "what is between two calls of it goes"));
+  await eventually(async () => assert.deepEqual(await names(), ["ping"], "what is between two calls of it goes"));
   const ping = page.locator(".branch").filter({ hasText: "ping" });
   assert.equal((await ping.locator(".amount").textContent()).trim(), held("ping"), "its bytes are counted once");
-  await soon(() => assert.match(page.url(), /folded=all/));
-  await accessible(page, "folded tree");
+  await eventually(() => assert.match(page.url(), /folded=all/));
+  await checkAccessibility(page, "folded tree");
   await page.getByRole("button", { name: "Flame graph" }).click();
   await page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
   assert.equal(await page.getByLabel("fold recursion").inputValue(), "all");
-  const titles = async () => (await saved(page, () => page.getByRole("button", { name: "SVG" }).click())).data.toString().match(/<title>[^<]*ping[^<]*<\/title>/g);
-  await soon(async () => assert.equal((await titles()).length, 1));
+  const titles = async () => (await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click())).data.toString().match(/<title>[^<]*ping[^<]*<\/title>/g);
+  await eventually(async () => assert.equal((await titles()).length, 1));
   assert.ok((await titles())[0].includes(`${held("ping")}, `), await titles());
   await page.getByLabel("fold recursion").selectOption("");
   await page.waitForFunction(() => !location.hash.includes("folded"));
-  await soon(async () => assert.equal((await titles()).length, 5));
-  await close(page);
+  await eventually(async () => assert.equal((await titles()).length, 5));
+  await closePage(page);
 });
 
 /** Pixels of a saved PNG, by colour, with its size. */
@@ -143,29 +143,29 @@ async function pixels(page, { name, data }) {
   }, data.toString("base64"));
 }
 
-test("each chart of the overview is saved as a picture", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview" });
+test("each chart of the overview is saved as a picture", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview" });
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6);
-  await soon(async () => { // it grows with each measurement
-    const one = await saved(page, () => page.getByRole("button", { name: "PNG of Threads" }).click());
+  await eventually(async () => { // it grows with each measurement
+    const one = await saveFile(page, () => page.getByRole("button", { name: "PNG of Threads" }).click());
     assert.equal(one.name, "seemalloc.threads.png");
     const threads = await pixels(page, one);
     const box = await page.locator("figure").filter({ hasText: /^Threads/ }).boundingBox();
     assert.ok(Math.abs(threads.width - 2 * (box.width + 16)) < 8, `${threads.width} px of ${box.width}`);
     assert.ok(threads.colours["13,148,136"] > 100, "its line");
   });
-  await soon(async () => {
-    const memory = await pixels(page, await saved(page, () => page.getByRole("button", { name: "PNG of Resident memory, explained" }).click()));
+  await eventually(async () => {
+    const memory = await pixels(page, await saveFile(page, () => page.getByRole("button", { name: "PNG of Resident memory, explained" }).click()));
     assert.ok(memory.colours["37,99,235"] > 1000, "live memory");
     assert.ok(memory.colours["255,255,255"] > 1000, "paper");
   });
-  await accessible(page, "overview");
-  await close(page);
+  await checkAccessibility(page, "overview");
+  await closePage(page);
 });
 
-test("growth, size classes and lifetimes are saved as SVG and PNG, with their figures", { timeout: LONG }, async () => {
+test("growth, size classes and lifetimes are saved as SVG and PNG, with their figures", { timeout: TEST_TIMEOUT_MS }, async () => {
   const svgOf = async (page) => {
-    const { name, data } = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+    const { name, data } = await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click());
     const text = data.toString();
     const drawn = await page.evaluate((svg) => {
       const root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
@@ -175,7 +175,7 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
     assert.doesNotMatch(text, /foreignObject|color\(|var\(/, "each viewer knows all of it");
     return { name, ...drawn };
   };
-  const sizes = await open(url, { view: "sizes", sizeFrom: "1K", sizeTo: "8K" });
+  const sizes = await openPage(url, { view: "sizes", sizeFrom: "1K", sizeTo: "8K" });
   await sizes.getByText("requests since the start").waitFor();
   await sizes.locator("table.sizes tbody tr").first().waitFor();
   const shown = await sizes.getByRole("table", { name: "Size classes" }).locator("tbody tr").count();
@@ -183,79 +183,79 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
   assert.equal(classes.name, "seemalloc.sizes.svg");
   for (const text of ["size class", "live blocks", "4.00 KiB", "8.00 KiB"]) assert.ok(classes.texts.includes(text), `${text} of ${classes.texts.slice(0, 40)}`);
   assert.ok(classes.shapes > 3 * shown, "bars and lines");
-  await soon(async () => {
-    const png = await pixels(sizes, await saved(sizes, () => sizes.getByRole("button", { name: "PNG" }).click()));
+  await eventually(async () => {
+    const png = await pixels(sizes, await saveFile(sizes, () => sizes.getByRole("button", { name: "PNG" }).click()));
     assert.ok(png.colours["37,99,235"] > 50 && png.colours["124,58,237"] > 50, `bars of live blocks and of requests: ${Object.keys(png.colours).length} colours`);
   });
-  await close(sizes);
-  const growth = await open(url, { view: "growth" });
+  await closePage(sizes);
+  const growth = await openPage(url, { view: "growth" });
   await untilItGrows(growth.getByRole("row", { name: /holds/ }));
   const grows = await svgOf(growth);
   assert.ok(grows.texts.some((text) => text.includes("holds")), grows.texts.join());
   assert.ok(grows.texts.includes("certainty"));
   assert.ok(grows.shapes > 2, "small charts");
-  await close(growth);
-  const lifetimes = await open(url, { view: "lifetimes" });
+  await closePage(growth);
+  const lifetimes = await openPage(url, { view: "lifetimes" });
   await lifetimes.locator("table.stacks tbody tr").first().waitFor();
   const lived = await svgOf(lifetimes);
   assert.ok(lived.texts.includes("1ms to 10ms") && lived.texts.some((text) => text.includes("holds")), lived.texts.join());
-  await close(lifetimes);
+  await closePage(lifetimes);
 });
 
-test("the heap map is saved as it is seen, and chosen by who pins", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "map" });
+test("the heap map is saved as it is seen, and chosen by who pins", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "map" });
   await page.locator("table.parts tbody tr").first().waitFor();
-  await soon(async () => { // canvases are drawn after the table
-    const map = await pixels(page, await saved(page, () => page.getByRole("button", { name: "PNG" }).click()));
+  await eventually(async () => { // canvases are drawn after the table
+    const map = await pixels(page, await saveFile(page, () => page.getByRole("button", { name: "PNG" }).click()));
     assert.ok(map.colours["37,99,235"] > 1000, "live memory of the regions");
-    const { bottom, top: begin } = await page.evaluate(() => ({ bottom: document.querySelector("canvas.map.parts").getBoundingClientRect().bottom, top: document.querySelector("p.sum").getBoundingClientRect().top }));
+    const { bottom, top: begin } = await page.evaluate(() => ({ bottom: document.querySelector("canvas.map.parts").getBoundingClientRect().bottom, top: document.querySelector("p.total").getBoundingClientRect().top }));
     assert.ok(Math.abs(map.height - 2 * (bottom - begin + 16)) < 40, `${map.height} px for ${bottom - begin}: from the sum to the spans`);
   });
   const rows = () => page.locator("table.blocks tbody tr").count();
-  await soon(async () => assert.equal(await rows(), 1));
-  await choose(page, "focus", "KEEPS_LARGE");
+  await eventually(async () => assert.equal(await rows(), 1));
+  await setFilter(page, "focus", "KEEPS_LARGE");
   await page.getByText("The filters select the spans and blocks below").waitFor();
-  await soon(async () => { // a long table is drawn in pieces
+  await eventually(async () => { // a long table is drawn in pieces
     const whom = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => row.querySelector("[title]")?.title ?? ""));
     assert.ok(whom.every((stack) => stack.includes("keeps_large")), whom.join());
   });
-  await soon(async () => assert.equal(await rows(), 1, "64 MiB"));
-  await choose(page, "focus", "");
-  await choose(page, "ignore", "keeps_large");
+  await eventually(async () => assert.equal(await rows(), 1, "64 MiB"));
+  await setFilter(page, "focus", "");
+  await setFilter(page, "ignore", "keeps_large");
   await page.locator("table.blocks").waitFor({ state: "detached" });
-  await choose(page, "ignore", "(");
+  await setFilter(page, "ignore", "(");
   await page.getByRole("alert").filter({ hasText: "ignore=(: expected a regular expression, read as JavaScript does: Unterminated group" }).waitFor();
-  await soon(async () => assert.equal(await rows(), 1));
-  await close(page);
+  await eventually(async () => assert.equal(await rows(), 1));
+  await closePage(page);
 });
 
-test("calls of the trace are chosen by function and by thread", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "kernel", focus: "takes_huge" });
+test("calls of the trace are chosen by function and by thread", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "kernel", focus: "takes_huge" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
-  await shapes.tell("h");
+  await shapes.runStep("h");
   const rows = trace.locator("table.events tbody tr");
   await rows.filter({ hasText: "mmap" }).first().waitFor();
   const before = await rows.count();
-  await choose(page, "thread", "shapes");
+  await setFilter(page, "thread", "shapes");
   await page.waitForFunction(() => /thread=shapes/.test(location.hash));
-  await soon(async () => { // while it loads it may show nothing
+  await eventually(async () => { // while it loads it may show nothing
     const by = await rows.count();
     assert.ok(by >= before, `all by the first thread, and more may have come: ${by} after ${before}`);
   });
-  await choose(page, "thread", "nobody");
+  await setFilter(page, "thread", "nobody");
   await rows.first().waitFor({ state: "detached" });
-  await choose(page, "thread", "");
+  await setFilter(page, "thread", "");
   await rows.first().waitFor();
-  await choose(page, "focus", "(");
+  await setFilter(page, "focus", "(");
   await trace.getByRole("alert").filter({ hasText: "focus=(: expected a regular expression" }).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, async () => {
-  await shapes.tell("t");
-  await shapes.tell("l");
-  const page = await open(url, { view: "lifetimes" });
+test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOUT_MS }, async () => {
+  await shapes.runStep("t");
+  await shapes.runStep("l");
+  const page = await openPage(url, { view: "lifetimes" });
   const stacks = page.locator("table.stacks tbody tr");
   const column = (name, cell) => stacks.filter({ hasText: name }).evaluateAll((rows, cell) => rows.reduce((sum, row) => sum + Number(row.cells[cell].textContent.replaceAll(",", "")), 0), cell);
   const [FREED, ALIVE] = [2, 4];
@@ -264,19 +264,19 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are suggested
   await page.getByText("The freeing stacks are not recorded").waitFor();
   for (const thread of ["reader", "^writer"]) {
-    await choose(page, "thread", thread);
+    await setFilter(page, "thread", thread);
     const rows = lived("--thread", thread);
     await page.getByText(`of ${sum(rows, "freed").toLocaleString("en")} freed blocks were`).waitFor();
     await page.getByText(`; ${sum(rows, "alive").toLocaleString("en")} are alive`).waitFor();
     const holds = sum(lived("--thread", thread, "--focus", "holds"), "alive");
     assert.ok(holds >= (thread === "reader" ? 400 : 300), String(holds));
-    await soon(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // some rows are drawn per frame
+    await eventually(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // some rows are drawn per frame
     assert.equal(await stacks.filter({ hasText: "temporary" }).count(), 0, "another thread's");
     assert.equal(await page.getByText("The freeing stacks are not recorded").count(), 0, "nothing is known of it by thread");
   }
-  await accessible(page, "lifetimes by thread");
-  await choose(page, "thread", "^shapes$");
-  await soon(async () => assert.equal(await column("temporary", FREED), 1000));
+  await checkAccessibility(page, "lifetimes by thread");
+  await setFilter(page, "thread", "^shapes$");
+  await eventually(async () => assert.equal(await column("temporary", FREED), 1000));
   assert.equal(await stacks.filter({ hasText: "holds" }).count(), 0);
   await stacks.filter({ hasText: "temporary" }).getByRole("button").first().click(); // other views show the same rows
   await page.waitForFunction(() => /kind=lifetime/.test(location.hash) && /thread=/.test(location.hash) && !document.body.textContent.includes("no row passes"));
@@ -286,29 +286,29 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   await page.goto(`${url}#view=lifetimes&thread=nobody`);
   await page.getByText("of 0 freed blocks were").waitFor();
   assert.equal(await stacks.count(), 0);
-  await choose(page, "thread", "(");
+  await setFilter(page, "thread", "(");
   await page.getByRole("alert").filter({ hasText: "thread=(: expected a thread's id, or a regular expression" }).waitFor();
   page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
-  await choose(page, "thread", "");
+  await setFilter(page, "thread", "");
   await stacks.filter({ hasText: "holds" }).first().waitFor();
   await page.getByText("The freeing stacks are not recorded").waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("a view says which filters it does not heed; one that a profile does not tell can be taken away", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview", focus: "holds", thread: "reader" });
+test("a view says which filters it does not heed; one that a profile does not tell can be taken away", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview", focus: "holds", thread: "reader" });
   await page.getByText("This view ignores focus, thread: it shows the whole process.").waitFor();
   await page.getByRole("button", { name: "Lifetimes" }).click();
   await page.getByText("By the thread that allocated the blocks. The freeing stacks are not known by thread.").waitFor();
   assert.equal(await page.getByText("This view ignores").count(), 0);
   await page.getByRole("button", { name: "Size classes" }).click();
   await page.getByText("This view ignores focus, thread: blocks are counted only by size class.").waitFor();
-  await accessible(page, "what is not heeded");
-  await close(page);
-  const other = await open(url, { view: "functions", kind: "heap", labels: "pool=cache" });
+  await checkAccessibility(page, "what is not heeded");
+  await closePage(page);
+  const other = await openPage(url, { view: "functions", kind: "heap", labels: "pool=cache" });
   await other.getByText(/Profiles of the kind heap do not tell pool: no row passes\./).waitFor();
   await other.locator("label", { hasText: /^pool/ }).locator("select").selectOption("");
   await other.getByRole("row", { name: /holds|filled/ }).first().waitFor();
   assert.equal(await other.getByText("no row passes").count(), 0);
-  await close(other);
+  await closePage(other);
 });

@@ -13,15 +13,15 @@ const { chromium } = require("playwright-core");
 const { AxeBuilder } = require("@axe-core/playwright");
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 export const tool = join(out, "bin/seemalloc");
-export const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
-export const program = join(folder, "leak");
+export const tempDir = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
+export const program = join(tempDir, "leak");
 const children = [];
 
 /** ms for one event: on a busy machine measurements of a process are up to a minute apart (tool/web/watch.go), and some things need eight. */
-const PATIENCE = 600_000;
+const EVENT_TIMEOUT_MS = 600_000;
 
 /** ms for a test, so that a test that hangs ends. */
-export const LONG = 1_800_000;
+export const TEST_TIMEOUT_MS = 1_800_000;
 
 let browser;
 
@@ -40,17 +40,17 @@ export function firstLine(child, begin = "") {
 }
 
 export function start(...command) {
-  return adopted(spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] }));
+  return killAtEnd(spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] }));
 }
 
 /** A process that ends with the tests. */
-export function adopted(child) {
+export function killAtEnd(child) {
   children.push(child);
   return child;
 }
 
 /** Kills a process, and waits until it has ended and released its resources. */
-export async function killed(child) {
+export async function killAndWait(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((resolve) => child.on("exit", resolve));
   child.kill("SIGKILL");
@@ -59,18 +59,18 @@ export async function killed(child) {
 
 /** Serves a page of a process or of files; returns its address. */
 export async function serve(...args) {
-  return (await serving(...args)).address;
+  return (await serveProcess(...args)).address;
 }
 
 /** The same; also returns the process, for tests that have to end it. */
-export async function serving(...args) {
+export async function serveProcess(...args) {
   const child = start(tool, "web", ...args);
   return { address: await firstLine(child), child };
 }
 
 /** Starts `./dev demo leak LANGUAGE`, as after the build: returns the process and the page's address. */
 export async function startDemo(language) {
-  const demo = adopted(spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] }));
+  const demo = killAtEnd(spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] }));
   return { demo, address: await firstLine(demo, "http://") };
 }
 
@@ -79,22 +79,22 @@ export async function startLeak(sample = "64K") {
   execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
   const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
   await firstLine(leak);
-  await answers(leak.pid);
+  await waitForSocket(leak.pid);
   return leak;
 }
 
 /** Waits until the process answers: its socket is opened concurrently with main. */
-export function answers(pid) {
-  return soon(() => assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"));
+export function waitForSocket(pid) {
+  return eventually(() => assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"));
 }
 
-export function wait(ms) {
+export function sleep(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** Repeats a check until it passes: for conditions that become true eventually. Throws the last error after PATIENCE. */
-export async function soon(check) {
-  for (const end = Date.now() + PATIENCE; ; await wait(200)) {
+export async function eventually(check) {
+  for (const end = Date.now() + EVENT_TIMEOUT_MS; ; await sleep(200)) {
     try {
       return await check();
     } catch (failure) {
@@ -104,31 +104,31 @@ export async function soon(check) {
 }
 
 export function takeProfile(pid, name, ...args) {
-  const file = join(folder, name);
+  const file = join(tempDir, name);
   execFileSync(tool, ["profile", String(pid), "-o", file, ...args]);
   return file;
 }
 
 export async function startBrowser() {
-  browser = await chromium.launch({ timeout: PATIENCE, executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await chromium.launch({ timeout: EVENT_TIMEOUT_MS, executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 }
 
-export async function end() {
+export async function tearDown() {
   await browser?.close();
   // Running processes could write into the directory while it is removed.
-  await Promise.all(children.map(killed));
-  rmSync(folder, { recursive: true, force: true });
+  await Promise.all(children.map(killAndWait));
+  rmSync(tempDir, { recursive: true, force: true });
 }
 
 /** Opens a page; any console message, and each request to another host, is an error of the test (reported by close). now: the time of its clock. */
-export async function open(address, state, { now, ...options } = {}) {
+export async function openPage(address, state, { now, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  context.setDefaultTimeout(PATIENCE);
+  context.setDefaultTimeout(EVENT_TIMEOUT_MS);
   const page = await context.newPage();
   if (now) await page.clock.setFixedTime(now);
   page.errors = [];
-  page.places = []; // sources of the console messages
-  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()) && page.places.push(message.location().url));
+  page.errorSources = []; // sources of the console messages
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()) && page.errorSources.push(message.location().url));
   page.on("pageerror", (error) => page.errors.push(error.message));
   page.on("request", (request) => {
     const where = new URL(request.url());
@@ -138,18 +138,18 @@ export async function open(address, state, { now, ...options } = {}) {
   return page;
 }
 
-export async function close(page) {
+export async function closePage(page) {
   await page.context().close();
-  assert.deepEqual(page.errors, [], `${page.errors.join("; ")}; the console told of ${page.places.join(", ")}`);
+  assert.deepEqual(page.errors, [], `${page.errors.join("; ")}; reported by ${page.errorSources.join(", ")}`);
 }
 
-export async function accessible(page, what) {
+export async function checkAccessibility(page, label) {
   const { violations } = await new AxeBuilder({ page }).analyze();
-  assert.deepEqual(violations.map((one) => `${what}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
+  assert.deepEqual(violations.map((one) => `${label}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
 }
 
 /** The file that a button saves: its name and contents. */
-export async function saved(page, press) {
+export async function saveFile(page, press) {
   const [download] = await Promise.all([page.waitForEvent("download"), press()]);
   const chunks = [];
   for await (const chunk of await download.createReadStream()) chunks.push(chunk);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { LONG, accessible, close, end, open, serve, soon, startBrowser, tool, top } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, closePage, tearDown, openPage, serve, eventually, startBrowser, tool, top } from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url, took; // ms
@@ -11,13 +11,13 @@ let shapes, url, took; // ms
 before(async () => {
   shapes = await startShapes("1");
   const began = performance.now();
-  await shapes.tell("l");
+  await shapes.runStep("l");
   took = performance.now() - began;
   url = await serve("--allow-set", shapes.pid);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 function number(text) {
   return Number(text.replaceAll(",", ""));
@@ -29,8 +29,8 @@ function ms(text) {
   return parseFloat(value) * { us: 1e-3, ms: 1, s: 1000, min: 60_000 }[unit];
 }
 
-test("the histogram is that of the profile", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "lifetimes" });
+test("the histogram is that of the profile", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "lifetimes" });
   await page.locator("table.histogram tbody tr").first().waitFor();
   const shown = await page.locator("table.histogram tbody tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[1].textContent]));
   const ages = {};
@@ -40,12 +40,12 @@ test("the histogram is that of the profile", { timeout: LONG }, async () => {
   for (const [name, count] of shown) assert.equal(number(count), ages[name] ?? 0, name);
   const freed = rows.reduce((sum, row) => sum + row.freed, 0);
   await page.getByText(`of ${freed.toLocaleString("en")} freed blocks were`).waitFor();
-  await accessible(page, "lifetimes");
-  await close(page);
+  await checkAccessibility(page, "lifetimes");
+  await closePage(page);
 });
 
-test("stacks tell temporary blocks, those of other threads and those that waited", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "lifetimes" });
+test("stacks tell temporary blocks, those of other threads and those that waited", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "lifetimes" });
   const cells = async (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" }).first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
   await page.locator("table.stacks tbody tr").first().waitFor();
   assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /temporary/, "most temporary blocks first");
@@ -66,53 +66,53 @@ test("stacks tell temporary blocks, those of other threads and those that waited
   const lived = rows.filter((row) => row.ages[age] > 0).length;
   assert.ok(lived > 0 && lived < rows.length, `${lived} of ${rows.length} stacks have blocks that lived ${classes[age]}`);
   await page.getByRole("button", { name: classes[age], exact: true }).click();
-  await soon(async () => assert.equal(await page.locator("table.stacks tbody tr").count(), lived));
+  await eventually(async () => assert.equal(await page.locator("table.stacks tbody tr").count(), lived));
   assert.equal((await cells("waits_a_while"))[2], "50");
-  const link = await open(page.url());
+  const link = await openPage(page.url());
   await link.locator("table.stacks tbody tr").filter({ hasText: "waits_a_while" }).first().waitFor();
-  await soon(async () => assert.equal(await link.locator("table.stacks tbody tr").count(), lived, "a link has the chosen age"));
-  await close(link);
+  await eventually(async () => assert.equal(await link.locator("table.stacks tbody tr").count(), lived, "a link has the chosen age"));
+  await closePage(link);
   await page.getByRole("button", { name: "all", exact: true }).click();
   await page.getByLabel("order by").selectOption("mean");
-  await soon(async () => assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/));
+  await eventually(async () => assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/));
   await page.getByRole("button", { name: "temporary" }).first().click();
   await page.getByText("called by").waitFor();
-  await close(page);
+  await closePage(page);
 });
 
 test("the words are explained", async () => {
-  const page = await open(url, { view: "lifetimes" });
+  const page = await openPage(url, { view: "lifetimes" });
   for (const word of ["lifetime", "temporary", "by another thread"]) {
     assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 20, word);
   }
-  await close(page);
+  await closePage(page);
 });
 
-test("who frees is said, or how it is recorded", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "lifetimes" });
+test("who frees is said, or how it is recorded", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "lifetimes" });
   await page.getByText("The freeing stacks are not recorded").waitFor(); // stated where all blocks are recorded
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
   await page.getByRole("button", { name: "record from now on" }).click();
   await page.getByText("Recording is on.").waitFor();
   assert.equal(execFileSync(tool, ["get", shapes.pid, "free_stacks"]).toString().trim().split(/\s+/).pop(), "all");
-  await shapes.tell("l");
+  await shapes.runStep("l");
   const row = (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" });
   await row("waits_a_while").getByText("freed by main, 50 % of them").waitFor(); // of both rounds
   await row("temporary").getByText("freed by (anonymous namespace)::temporary, 50 % of them").waitFor();
-  await accessible(page, "who frees");
+  await checkAccessibility(page, "who frees");
   await page.getByRole("button", { name: "freeing stacks" }).click();
   await page.getByText("Below (freed by): the stacks that freed them.").waitFor();
-  await soon(() => assert.match(page.url(), /kind=deaths/));
+  await eventually(() => assert.match(page.url(), /kind=deaths/));
   await page.locator("canvas.flame").waitFor();
   const { total, functions } = top(shapes.pid, "--kind", "deaths", "--unit", "objects");
   await page.goto(`${url}#view=functions&kind=deaths&type=freed_objects`);
-  await page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, total.toLocaleString("en"));
+  await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, total.toLocaleString("en"));
   const flat = (name) => page.locator("tbody tr").filter({ has: page.getByRole("button", { name, exact: true }) }).locator("td").first().textContent();
   for (const name of ["main", "(anonymous namespace)::temporary", "(freed by)"]) {
     assert.equal(number(await flat(name)), functions.find((one) => one.name === name).flat, `${name}: who frees is flat`);
   }
   await page.getByText(/The freeing stack is unknown for [45]\d % of it/).waitFor();
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
-  await accessible(page, "deaths");
-  await close(page);
+  await checkAccessibility(page, "deaths");
+  await closePage(page);
 });

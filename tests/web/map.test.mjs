@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, open, root, serve, soon, startBrowser, tool, wait } from "./harness.mjs";
-import { askLines, startShapes } from "./shapes.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, root, serve, eventually, startBrowser, tool, sleep } from "./harness.mjs";
+import { controlCommandLines, startShapes } from "./shapes.mjs";
 
 let shapes, url, lines, regions;
 
@@ -14,20 +14,20 @@ const isRegion = (line) => line.region !== undefined;
 const byAddress = (a, b) => (BigInt(a.region) < BigInt(b.region) ? -1 : 1);
 
 async function parts(region) {
-  const all = await askLines(shapes.pid, `map ${region} 0x${(BigInt(region) + 0x200000n).toString(16)}`);
+  const all = await controlCommandLines(shapes.pid, `map ${region} 0x${(BigInt(region) + 0x200000n).toString(16)}`);
   const stacks = Object.fromEntries(all.filter((line) => line.frames).map((line) => [line.stack, line.frames]));
   return { ...all.find(isRegion), stacks };
 }
 
 before(async () => {
   shapes = await startShapes("16K");
-  await shapes.tell("p");
-  await shapes.tell("g");
+  await shapes.runStep("p");
+  await shapes.runStep("g");
   // Waits until purging has finished: on a busy machine two rounds may be seconds apart, so two equal answers alone
   // prove nothing. The thread that purges is the one that answers: after "never" no round is left unfinished.
   for (let tries = 0, last = "", isFixed = false; ; tries++) {
     assert.ok(tries < 600, "it does not come to rest");
-    lines = await askLines(shapes.pid, "map");
+    lines = await controlCommandLines(shapes.pid, "map");
     const now = JSON.stringify(lines.filter((line) => line.end === undefined && line.kept === undefined).map((line) => ({ ...line, age_ms: 0 })));
     const given = lines.filter(isRegion).reduce((sum, line) => sum + line.hole_bytes, 0);
     if (isFixed && now === last) break;
@@ -36,69 +36,69 @@ before(async () => {
       isFixed = true;
     }
     last = now;
-    await wait(500);
+    await sleep(500);
   }
   regions = lines.filter(isRegion).sort(byAddress);
   url = await serve(shapes.pid);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 const sum = (name) => regions.reduce((all, region) => all + region[name], 0);
 
-test("its sums are those of the socket", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "map" });
-  const told = await page.locator("p.sum").textContent();
+test("its sums are those of the socket", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "map" });
+  const detail = await page.locator("p.total").textContent();
   const { memory } = await (await fetch(url + "api/map")).json();
   assert.ok(memory.live > 0 && memory.live + memory.cached + memory.fragmentation + memory.metadata + memory.not_ours === memory.rss, JSON.stringify(memory));
-  assert.ok(told.includes(`live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`), told);
-  assert.ok(told.includes(`${bytes(sum("free_bytes"))} next to ${bytes(sum("live_bytes"))} live`), told);
-  assert.ok(told.includes(`${bytes(sum("hole_bytes"))} purged inside spans`), told);
-  assert.ok(told.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), told);
-  assert.ok(told.includes(`${regions.length} regions are ${bytes(regions.length * 2 ** 21)} of addresses`), told);
+  assert.ok(detail.includes(`live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`), detail);
+  assert.ok(detail.includes(`${bytes(sum("free_bytes"))} next to ${bytes(sum("live_bytes"))} live`), detail);
+  assert.ok(detail.includes(`${bytes(sum("hole_bytes"))} purged inside spans`), detail);
+  assert.ok(detail.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), detail);
+  assert.ok(detail.includes(`${regions.length} regions are ${bytes(regions.length * 2 ** 21)} of addresses`), detail);
   assert.ok(sum("hole_bytes") > 20 << 20, "39 of 40 blocks have gone, and their pages");
   const { default: ignored, ...rest } = await (await fetch(url + "api/map")).json();
   assert.deepEqual(rest.addresses, regions.map((region) => region.region));
   for (const [column, field] of [["live", "live_bytes"], ["used", "used"], ["most", "most"]]) {
     assert.deepEqual(rest.regions.map((values) => values[rest.columns.indexOf(column)]), regions.map((region) => region[field]), column);
   }
-  await accessible(page, "map");
-  await close(page);
+  await checkAccessibility(page, "map");
+  await closePage(page);
 });
 
-function toldOf(region) {
+function regionText(region) {
   const dirty = 8192 * (region.dirty + region.lazy + region.taken);
   return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, purged in spans ${bytes(region.hole_bytes)}, ` +
     `free pages not purged ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `;
 }
 
-test("regions are told on hover and by keys, and kept in the address", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "map" });
+test("regions are told on hover and by keys, and kept in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "map" });
   const canvas = page.locator("canvas.map.all");
-  await page.locator("p.told.all").filter({ hasText: `Region ${regions[0].region}` }).waitFor();
-  await soon(async () => assert.ok((await page.locator("p.told.all").textContent()).startsWith(toldOf(regions[0]))));
+  await page.locator("p.detail.all").filter({ hasText: `Region ${regions[0].region}` }).waitFor();
+  await eventually(async () => assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[0]))));
   const { width } = await canvas.boundingBox();
   const size = 34; // this few regions get the largest cells
   const columns = Math.floor(width / size);
   const third = 3;
   await canvas.hover({ position: { x: (third % columns) * size + 10, y: Math.floor(third / columns) * size + 10 } });
-  await page.locator("p.told.all").filter({ hasText: regions[third].region }).waitFor();
-  await soon(async () => assert.ok((await page.locator("p.told.all").textContent()).startsWith(toldOf(regions[third]))));
+  await page.locator("p.detail.all").filter({ hasText: regions[third].region }).waitFor();
+  await eventually(async () => assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[third]))));
   await page.mouse.move(0, 0);
   await canvas.focus();
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");
-  await page.locator("p.told.all").filter({ hasText: regions[2].region }).waitFor();
-  await soon(() => assert.match(page.url(), new RegExp(`region=${regions[2].region}`)));
+  await page.locator("p.detail.all").filter({ hasText: regions[2].region }).waitFor();
+  await eventually(() => assert.match(page.url(), new RegExp(`region=${regions[2].region}`)));
   await page.getByRole("heading", { name: `Spans from ${regions[2].region} on` }).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("what is drawn is what is there", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "map" });
+test("what is drawn is what is there", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "map" });
   await page.waitForFunction(() => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"));
-  await soon(async () => {
+  await eventually(async () => {
     // The share of each colour in the first cell, from below.
     const heights = await page.locator("canvas.map.all").evaluate((canvas) => {
       const scale = devicePixelRatio;
@@ -118,10 +118,10 @@ test("what is drawn is what is there", { timeout: LONG }, async () => {
     const colours = await page.locator("canvas.map.parts").evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
     assert.ok(colours > 5, `${colours} colours`);
   });
-  await close(page);
+  await closePage(page);
 });
 
-test("spans are told by keys, with who pins them, and the table says the same", { timeout: LONG }, async () => {
+test("spans are told by keys, with who pins them, and the table says the same", { timeout: TEST_TIMEOUT_MS }, async () => {
   let found, index;
   for (const region of regions) {
     found = await parts(region.region);
@@ -129,16 +129,16 @@ test("spans are told by keys, with who pins them, and the table says the same", 
     if (index >= 0) break;
   }
   assert.ok(index >= 0, "of 1,000 blocks of 1,000 bytes about 60 are sampled, one for each 16 KiB");
-  const page = await open(url, { view: "map", region: found.region });
+  const page = await openPage(url, { view: "map", region: found.region });
   await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
   const canvas = page.locator("canvas.map.parts");
   await canvas.focus();
   for (let i = 0; i <= index; i++) await page.keyboard.press("ArrowRight");
   const part = found.parts[index];
-  const told = page.locator("p.told.part");
-  await told.filter({ hasText: `${part.live} of ${part.blocks} blocks of 1.00 KiB live` }).waitFor();
-  assert.match(await told.textContent(), /available span.*OS pages purged.*pins_spans/);
-  await soon(async () => { // a long table is drawn in pieces
+  const detail = page.locator("p.detail.part");
+  await detail.filter({ hasText: `${part.live} of ${part.blocks} blocks of 1.00 KiB live` }).waitFor();
+  assert.match(await detail.textContent(), /available span.*OS pages purged.*pins_spans/);
+  await eventually(async () => { // a long table is drawn in pieces
     const rows = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
     assert.deepEqual(rows.map((row) => row[0]), found.parts.map((each) => String(each.page)));
     assert.deepEqual(rows.map((row) => row[4]), found.parts.map((each) => (each.blocks ? each.live.toLocaleString("en") : "")));
@@ -148,15 +148,15 @@ test("spans are told by keys, with who pins them, and the table says the same", 
   await page.mouse.move(0, 0);
   const { width } = await canvas.boundingBox();
   await canvas.hover({ position: { x: ((part.page + part.pages / 2) * width) / 256, y: 10 } });
-  await told.filter({ hasText: "pins_spans" }).waitFor();
+  await detail.filter({ hasText: "pins_spans" }).waitFor();
   await page.evaluate(() => scrollTo(0, 0));
   if (process.env.NEW_PICTURES) await page.screenshot({ path: join(root, "docs/images/web-map.png") });
-  await told.getByRole("button", { name: "pins_spans" }).click();
+  await detail.getByRole("button", { name: "pins_spans" }).click();
   await page.getByText("called by").waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
+test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, async () => {
   const column = (table, n) => page.locator(`table.${table} tbody tr`).evaluateAll((all, n) => all.map((row) => row.cells[n].textContent.trim()), n);
   let found, wanted;
   for (const region of regions) {
@@ -165,7 +165,7 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
     if (wanted.length > 0) break;
   }
   assert.ok(wanted.length > 0 && wanted.length < found.parts.length, "blocks of 300,000 bytes, and more");
-  const page = await open(url, { view: "map" }); // the regions of small blocks come first
+  const page = await openPage(url, { view: "map" }); // the regions of small blocks come first
   await page.locator("table.parts tbody tr").first().waitFor();
   const paint = () => page.locator("canvas.map.parts").evaluate((canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -173,7 +173,7 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
     for (let i = 0; i < data.length; i += 4) strong += Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 25;
     return strong;
   });
-  const before = await soon(async () => {
+  const before = await eventually(async () => {
     const strong = await paint();
     assert.ok(strong > 10000, `${strong} px`);
     return strong;
@@ -181,38 +181,38 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
   await page.getByLabel("size from").fill("256K");
   await page.getByLabel("size from").press("Enter");
   await page.getByText("others are faint or left out").waitFor();
-  await soon(async () => {
+  await eventually(async () => {
     const after = await paint();
     assert.ok(after < before / 10, `spans of small blocks are faint: ${after} px of ${before}`);
   });
   await page.goto(`${url}#view=map&sizeFrom=256K&region=${found.region}`);
   await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
-  await soon(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
-  await soon(async () => assert.equal((await column("blocks", 0)).length, 1, "64 MiB are more than 256 KiB"));
+  await eventually(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
+  await eventually(async () => assert.equal((await column("blocks", 0)).length, 1, "64 MiB are more than 256 KiB"));
   await page.getByLabel("to", { exact: true }).fill("1M");
   await page.getByLabel("to", { exact: true }).press("Enter");
   await page.locator("table.blocks").waitFor({ state: "detached" });
-  await soon(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
-  await accessible(page, "map by size");
+  await eventually(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
+  await checkAccessibility(page, "map by size");
   // The same for the size classes.
   await page.goto(`${url}#view=sizes&sizeFrom=1K&sizeTo=2K`);
   await page.locator("table.sizes tbody tr").first().waitFor();
   const { size_classes } = await (await fetch(url + "api/stats")).json();
-  await soon(async () => assert.deepEqual(await column("sizes", 0), size_classes.map((one) => one.size).filter((size) => size >= 1024 && size <= 2048).map((size) => bytes(size))));
+  await eventually(async () => assert.deepEqual(await column("sizes", 0), size_classes.map((one) => one.size).filter((size) => size >= 1024 && size <= 2048).map((size) => bytes(size))));
   await page.getByText("that got blocks of such sizes").waitFor();
   assert.equal(await page.getByRole("table", { name: "Requests of large blocks" }).count(), 0);
   await page.getByLabel("size from").fill("2G");
   await page.getByLabel("size from").press("Enter"); // larger than "to"
-  await soon(async () => assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true"));
+  await eventually(async () => assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true"));
   await page.getByLabel("to", { exact: true }).fill("");
   await page.getByLabel("to", { exact: true }).press("Enter");
   await page.getByText("There are no classes of such sizes.").waitFor();
-  await accessible(page, "no classes");
-  await close(page);
+  await checkAccessibility(page, "no classes");
+  await closePage(page);
 });
 
-test("huge blocks are listed with who allocated them, words are explained, also in the dark", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "map", paint: "class" }, { colorScheme: "dark" });
+test("huge blocks are listed with who allocated them, words are explained, also in the dark", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "map", paint: "class" }, { colorScheme: "dark" });
   const row = page.locator("table.blocks tbody tr").first();
   await row.waitFor();
   const [address, size, , who] = await row.evaluate((one) => [...one.cells].map((cell) => cell.textContent));
@@ -223,12 +223,12 @@ test("huge blocks are listed with who allocated them, words are explained, also 
   for (const word of ["regions", "purged", "fragmentation", "huge page", "idle for", "pinned by"]) {
     assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
   }
-  await accessible(page, "map, dark");
-  await close(page);
+  await checkAccessibility(page, "map, dark");
+  await closePage(page);
 });
 
-test("100 GiB stay smooth", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview" });
+test("100 GiB stay smooth", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview" });
   const map = await (await fetch(url + "api/map")).json();
   const count = 51200;
   const many = { ...map, addresses: [], regions: [] };
@@ -239,7 +239,7 @@ test("100 GiB stay smooth", { timeout: LONG }, async () => {
   await page.route("**/api/map", (route) => route.fulfill({ contentType: "application/json", body: JSON.stringify(many) }));
   await page.goto(url + "#view=map");
   const canvas = page.locator("canvas.map.all");
-  await page.locator("p.told.all").filter({ hasText: "regions from 0x7f0000000000" }).waitFor();
+  await page.locator("p.detail.all").filter({ hasText: "regions from 0x7f0000000000" }).waitFor();
   assert.match(await canvas.getAttribute("aria-label"), /All 51200 regions in \d+ cells/);
   const { width, height } = await canvas.boundingBox();
   assert.ok(height <= 400, `${height} px`);
@@ -247,7 +247,7 @@ test("100 GiB stay smooth", { timeout: LONG }, async () => {
   await canvas.focus();
   // A step takes at least as long as its work, and longer while the machine is busy: the fastest steps show the cost.
   const times = [];
-  await soon(async () => {
+  await eventually(async () => {
     times.push(...await page.evaluate(async () => {
       const times = [];
       for (let i = 0; i < 10; i++) {
@@ -262,5 +262,5 @@ test("100 GiB stay smooth", { timeout: LONG }, async () => {
     console.log(`# a step over ${count} regions in ${Math.round(width)} px: ${took.toFixed(0)} ms`);
     assert.ok(took < 100, `${took} ms`);
   });
-  await close(page);
+  await closePage(page);
 });

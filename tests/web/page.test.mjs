@@ -6,15 +6,15 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, folder, open, serve, soon, startBrowser, startLeak, tool, top, wait } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, tempDir, openPage, serve, eventually, startBrowser, startLeak, tool, top, sleep } from "./harness.mjs";
 
 /** Each view, and the element that is present when all of it is drawn. */
-const STANDS = {
+const READY_SELECTORS = {
   overview: "figure:nth-of-type(5) canvas", flame: "canvas.flame", functions: "tbody tr", callers: "canvas.flame", tree: "[role=treeitem]", graph: ".graph g[role=button]", source: "table.source tr",
   changes: "main section button", growth: "main section", map: "table.parts tbody tr", sizes: "table.sizes tbody tr", lifetimes: "table.stacks tbody tr", kernel: "main table tbody tr",
   doctor: "main details", settings: "table.settings tr",
 };
-const VIEWS = Object.keys(STANDS);
+const VIEWS = Object.keys(READY_SELECTORS);
 
 let leak, url;
 
@@ -22,43 +22,43 @@ before(async () => {
   leak = await startLeak();
   url = await serve("--allow-set", String(leak.pid));
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
-test("the overview names who holds and who grows", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "overview" });
+test("the overview names who holds and who grows", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
   await page.getByRole("listitem").filter({ hasText: /leaky_parser.* grows by/ }).first().waitFor();
   await page.getByRole("listitem").filter({ hasText: /leaky_session.* grows by/ }).first().waitFor();
-  await soon(async () => assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more"));
-  await close(page);
+  await eventually(async () => assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more"));
+  await closePage(page);
 });
 
 test("growth suspects are the two leaks", async () => {
-  const page = await open(url, { view: "growth" });
+  const page = await openPage(url, { view: "growth" });
   // The more profiles there are, the more certain the result.
-  await soon(async () => {
+  await eventually(async () => {
     const first = await page.locator("tbody tr").evaluateAll((rows) => rows.slice(0, 2).map((row) => row.textContent.match(/leaky_\w+/)?.[0]));
     assert.deepEqual(first.sort(), ["leaky_parser", "leaky_session"]);
   });
-  await close(page);
+  await closePage(page);
 });
 
 test("an address that changes while the page comes up is followed", async () => {
-  const page = await open(url);
+  const page = await openPage(url);
   // Before the first frame, and before any code that waits for it.
   await page.addInitScript(() => addEventListener("DOMContentLoaded", () => (location.hash = "#view=sizes")));
   await page.goto("about:blank");
   await page.goto(`${url}#view=settings`);
   await page.getByRole("table", { name: "Size classes" }).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
 test("functions are those of seemalloc top, on the same profile", async () => {
-  const page = await open(url, { view: "functions" });
+  const page = await openPage(url, { view: "functions" });
   const [moment] = (await (await fetch(url + "api/moments")).json()).slice(-1);
-  const file = join(folder, "moment.pb.gz");
+  const file = join(tempDir, "moment.pb.gz");
   writeFileSync(file, Buffer.from(await (await fetch(`${url}api/download?at=${moment.id}&format=proto`)).arrayBuffer()));
   const expected = top(file);
   const stacks = await (await fetch(`${url}api/profile?at=${moment.id}`)).json();
@@ -67,25 +67,25 @@ test("functions are those of seemalloc top, on the same profile", async () => {
   await page.goto(`${url}#view=functions&at=${moment.id}`);
   await page.getByRole("button", { name: "flat" }).waitFor();
   const own = expected.functions.filter((row) => row.flat > 0).map((row) => row.name);
-  await soon(async () => { // until then it shows the current profile
+  await eventually(async () => { // until then it shows the current profile
     const shown = await page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
     assert.deepEqual(shown.slice(0, own.length), own);
-    assert.equal(await page.locator(".sum strong").textContent(), bytes(expected.total));
+    assert.equal(await page.locator(".total strong").textContent(), bytes(expected.total));
   });
   await page.getByLabel("focus").fill("leaky_session");
   await page.getByRole("row", { name: /steady_work/ }).waitFor({ state: "detached" });
-  await soon(() => assert.match(page.url(), /focus=leaky_session/, "a link shows the same"));
+  await eventually(() => assert.match(page.url(), /focus=leaky_session/, "a link shows the same"));
   await page.getByLabel("focus").fill("(");
-  await soon(async () => assert.equal(await page.getByLabel("focus").getAttribute("aria-invalid"), "true"));
-  await close(page);
+  await eventually(async () => assert.equal(await page.getByLabel("focus").getAttribute("aria-invalid"), "true"));
+  await closePage(page);
 });
 
 test("the flame graph is drawn, zooms by keys, and leads to callers", async () => {
-  const page = await open(url, { view: "flame" });
+  const page = await openPage(url, { view: "flame" });
   const canvas = page.locator("canvas.flame");
   await canvas.waitFor();
   await page.waitForFunction(() => document.querySelector("canvas.flame").height > 60);
-  await soon(async () => {
+  await eventually(async () => {
     const colours = await canvas.evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
     assert.ok(colours > 5, `${colours} colours`);
   });
@@ -95,30 +95,30 @@ test("the flame graph is drawn, zooms by keys, and leads to callers", async () =
   assert.ok(await whole.isDisabled(), "all is shown");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => /zoom=/.test(location.hash));
-  await soon(async () => assert.ok(await whole.isEnabled(), "Enter zooms"));
-  const told = await page.locator(".told").textContent();
-  assert.doesNotMatch(told, /^all:/);
+  await eventually(async () => assert.ok(await whole.isEnabled(), "Enter zooms"));
+  const detail = await page.locator(".detail").textContent();
+  assert.doesNotMatch(detail, /^all:/);
   await page.getByRole("button", { name: "callers of it" }).click();
   await page.getByText("called by").waitFor();
-  await soon(() => assert.match(page.url(), /view=callers&function=/));
-  await close(page);
+  await eventually(() => assert.match(page.url(), /view=callers&function=/));
+  await closePage(page);
 });
 
-test("what has changed since a moment is the leak", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions" });
+test("what has changed since a moment is the leak", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions" });
   await page.getByRole("button", { name: "compare from now on" }).click();
   await page.getByText("since then").waitFor();
   await page.getByLabel("search").fill("leaky_|steady");
-  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.more").waitFor();
+  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.increase").waitFor();
   // A profile may be taken in the middle of its work: after it nothing is left.
-  await soon(async () => assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.more").count(), 0));
+  await eventually(async () => assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.increase").count(), 0));
   await page.getByRole("button", { name: "Flame graph" }).click();
   await page.getByText("grown").waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("another kind is shown and saved as it is, without moments to choose", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions", kind: "churn", base: "1", at: "1" });
+test("another kind is shown and saved as it is, without moments to choose", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions", kind: "churn", base: "1", at: "1" });
   await page.getByRole("row", { name: "steady_work" }).first().waitFor();
   assert.equal(await page.locator(".problem").count(), 0);
   for (const name of ["at", "compared with"]) assert.equal(await page.getByLabel(name, { exact: true }).count(), 0, name);
@@ -132,12 +132,12 @@ test("another kind is shown and saved as it is, without moments to choose", { ti
   assert.match(saved.url(), /type=short_objects/);
   await page.goto(`${url}#view=functions&focus=leaky_session`);
   await page.getByText(/in use, at/).waitFor();
-  assert.doesNotMatch(await page.locator(".sum").textContent(), /±/, "the error of all is not that of a part");
-  await close(page);
+  assert.doesNotMatch(await page.locator(".total").textContent(), /±/, "the error of all is not that of a part");
+  await closePage(page);
 });
 
 test("settings are set, and nonsense is refused in words", async () => {
-  const page = await open(url, { view: "settings" });
+  const page = await openPage(url, { view: "settings" });
   await page.getByLabel("purge_delay", { exact: true }).fill("333");
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.waitForFunction(() => !document.querySelector("form button"));
@@ -147,38 +147,38 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByText(/soon/).first().waitFor();
   await page.getByRole("button", { name: "return free memory now" }).click();
   await page.getByText(/^[\d.]+ [KMGT]?i?B returned to the OS\.$/).waitFor(); // the message of the purge, not the help of an option
-  await soon(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
+  await eventually(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
   assert.match(page.errors[0], /400/, "the console tells of the refused request");
   page.errors = [];
-  await close(page);
+  await closePage(page);
 });
 
-test("every view stands, for everybody", { timeout: LONG }, async () => {
+test("every view stands, for everybody", { timeout: TEST_TIMEOUT_MS }, async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const view of VIEWS) {
-      const page = await open(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });
+      const page = await openPage(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });
       await page.locator("main section, main table").first().waitFor();
-      await page.locator(STANDS[view]).first().waitFor();
-      await accessible(page, `${view} ${colorScheme}`);
+      await page.locator(READY_SELECTORS[view]).first().waitFor();
+      await checkAccessibility(page, `${view} ${colorScheme}`);
       if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
       await page.setViewportSize({ width: 390, height: 800 });
       await page.waitForFunction(() => document.documentElement.clientWidth === 390);
       // Charts are redrawn for the new width, one after the other.
-      await soon(async () => {
+      await eventually(async () => {
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: no sideways scrolling on a phone`);
         const cut = await page.locator("table.stacked td, table.histogram td, table.source td").evaluateAll((cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
         assert.equal(cut, 0, `${view}: cells that are beyond the edge of a phone`);
       });
-      await close(page);
+      await closePage(page);
     }
   }
 });
 
 /** Opens a report from its file; any request that it makes is an error of the test. */
 async function openReport(file, state) {
-  const page = await open("file://" + file, state);
-  page.asked = [];
-  page.on("request", (request) => /^(data|blob):/.test(request.url()) || page.asked.push(request.url()));
+  const page = await openPage("file://" + file, state);
+  page.requestedURLs = [];
+  page.on("request", (request) => /^(data|blob):/.test(request.url()) || page.requestedURLs.push(request.url()));
   await page.reload();
   await page.waitForFunction(() => document.querySelector("h1"));
   return page;
@@ -186,12 +186,12 @@ async function openReport(file, state) {
 
 async function closeReport(page, file) {
   await page.waitForTimeout(1500); // the live page would have made another request
-  assert.deepEqual(page.asked.map((one) => one.replace(/#.*/, "")), ["file://" + file]);
-  await close(page);
+  assert.deepEqual(page.requestedURLs.map((one) => one.replace(/#.*/, "")), ["file://" + file]);
+  await closePage(page);
 }
 
-test("a report opens from its file and asks nobody", { timeout: LONG }, async () => {
-  const file = join(folder, "report.html");
+test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const file = join(tempDir, "report.html");
   // As many profiles as are needed to tell which functions grow, and one more. On a busy machine they are further
   // apart.
   const profilesIn = (text) => JSON.parse(text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s)[1]).answers.moments.length;
@@ -199,13 +199,13 @@ test("a report opens from its file and asks nobody", { timeout: LONG }, async ()
     assert.equal(execFileSync(tool, ["report", String(leak.pid), "--for", `${seconds}s`, "-o", file]).toString(), file + "\n");
     if (profilesIn(readFileSync(file, "utf8")) >= 5) break;
   }
-  const fromPage = join(folder, "downloaded.html");
-  while ((await (await fetch(url + "api/moments")).json()).length < 5) await wait(1000);
-  const live = await open(url, { view: "settings" });
+  const fromPage = join(tempDir, "downloaded.html");
+  while ((await (await fetch(url + "api/moments")).json()).length < 5) await sleep(1000);
+  const live = await openPage(url, { view: "settings" });
   const download = live.waitForEvent("download");
   await live.getByRole("link", { name: "Save a report" }).click();
   await (await download).saveAs(fromPage);
-  await close(live);
+  await closePage(live);
   for (const one of [file, fromPage]) {
     const page = await openReport(one, { view: "overview" });
     await page.getByText(/^report of /).waitFor();
@@ -219,7 +219,7 @@ test("a report opens from its file and asks nobody", { timeout: LONG }, async ()
       if (view === "doctor") await page.getByText("Checked values").waitFor();
       assert.equal(await page.locator(".problem").count(), 0, view);
     }
-    await accessible(page, "report");
+    await checkAccessibility(page, "report");
     await closeReport(page, one);
   }
   const page = await openReport(file, { view: "source", function: "leaky_session" });
@@ -232,20 +232,20 @@ test("a report opens from its file and asks nobody", { timeout: LONG }, async ()
   assert.ok(moments.length >= 6, `nothing, and the profiles: ${moments}`);
   await page.getByLabel("compared with").selectOption(moments[1]);
   await page.getByText("since then").waitFor();
-  await page.getByRole("row", { name: "leaky_parser" }).locator("td.more").first().waitFor();
+  await page.getByRole("row", { name: "leaky_parser" }).locator("td.increase").first().waitFor();
   await page.getByLabel(/^profile/).selectOption("growth");
   await page.locator("tbody tr").first().waitFor();
-  await soon(() => assert.match(page.url(), /kind=growth/));
+  await eventually(() => assert.match(page.url(), /kind=growth/));
   assert.equal(await page.locator(".problem").count(), 0);
   await closeReport(page, file);
 });
 
 test("no name in a report is code", async () => {
   const evil = "</script><script>window.evil=1</script><!--<script>";
-  const stacks = join(folder, "evil.txt"); // Java's text format, in which a name may contain anything
+  const stacks = join(tempDir, "evil.txt"); // Java's text format, in which a name may contain anything
   writeFileSync(stacks, `--- heapz 1 ---\nformat = java\nresolution = bytes\n  7048 1 @ 0x3 0x4\n  500 1 @ 0x5 0x4\n` +
     `    0x3 ${evil} (source.java:3)\n    0x4 main (source.java:4)\n    0x5 <img/src=x/onerror=window.evil=1> (source.java:5)\n`);
-  const file = join(folder, "evil.html");
+  const file = join(tempDir, "evil.html");
   execFileSync(tool, ["report", stacks, "-o", file]);
   const page = await openReport(file, { view: "functions" });
   await page.getByRole("row", { name: evil }).waitFor();
@@ -253,9 +253,9 @@ test("no name in a report is code", async () => {
   await closeReport(page, file);
 });
 
-test("a process that is stopped for a while is looked at again", { timeout: LONG }, async () => {
+test("a process that is stopped for a while is looked at again", { timeout: TEST_TIMEOUT_MS }, async () => {
   const address = await serve("--timeout", "10s", String(leak.pid)); // a busy process answers within that time
-  const page = await open(address, { view: "overview" });
+  const page = await openPage(address, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
   leak.kill("SIGSTOP");
   await page.getByText("The process does not answer at present").waitFor();
@@ -263,17 +263,17 @@ test("a process that is stopped for a while is looked at again", { timeout: LONG
   const before = await points();
   leak.kill("SIGCONT");
   await page.getByText("The process does not answer at present").waitFor({ state: "detached" });
-  await soon(async () => assert.ok((await points()) > before));
-  await close(page);
+  await eventually(async () => assert.ok((await points()) > before));
+  await closePage(page);
 });
 
-test("saved profiles are shown too, and an ended process stays", { timeout: LONG }, async () => {
-  const files = await serve(join(folder, "moment.pb.gz"));
-  const page = await open(files, { view: "functions" });
+test("saved profiles are shown too, and an ended process stays", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const files = await serve(join(tempDir, "moment.pb.gz"));
+  const page = await openPage(files, { view: "functions" });
   await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
-  await close(page);
+  await closePage(page);
   leak.kill("SIGKILL");
-  const gone = await open(url, { view: "functions" });
+  const gone = await openPage(url, { view: "functions" });
   // On a loaded machine measurements are up to a minute apart.
   await gone.getByText("The process no longer answers").waitFor();
   await gone.getByRole("row", { name: /leaky_parser/ }).waitFor();

@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, close, end, folder, open, root, serve, soon, startBrowser, wait } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, closePage, tearDown, tempDir, openPage, root, serve, eventually, startBrowser, sleep } from "./harness.mjs";
 
 const images = join(root, "docs/images");
 // Another font changes the whole layout. This one comes with Debian's Chromium, through fontconfig.
@@ -22,8 +22,8 @@ const skip = (() => {
 })();
 // Pictures are compared in cells: slightly different letters do not count.
 const CELL = 10; // px
-const DIFFERENT = 32; // of 255, in any colour
-const TOLERATED = 0.02; // of the cells
+const COLOUR_THRESHOLD = 32; // of 255, in any colour
+const MAX_DIFFERENCE = 0.02; // of the cells
 
 const VIEWS = {
   overview: [{ view: "overview" }, /resident =/],
@@ -35,33 +35,33 @@ const VIEWS = {
   changes: [{ view: "changes", base: 1 }, /leaky_session/],
 };
 
-const SAME = { locale: "en-US", timezoneId: "UTC", colorScheme: "light", now: "2026-11-24T12:00:00Z" };
+const PAGE_OPTIONS = { locale: "en-US", timezoneId: "UTC", colorScheme: "light", now: "2026-11-24T12:00:00Z" };
 
 let address;
 
 before(async () => {
-  const dir = join(folder, "history");
+  const dir = join(tempDir, "history");
   mkdirSync(dir);
   copyFileSync(join(root, "tests/web/stored/history.db"), join(dir, "history.db"));
   address = await serve(dir);
   await startBrowser();
 });
 
-after(end);
+after(tearDown);
 
 async function picture(state, text, options = {}) {
-  const page = await open(address, state, { ...SAME, ...options });
+  const page = await openPage(address, state, { ...PAGE_OPTIONS, ...options });
   await page.getByText(text).first().waitFor();
-  const image = await still(page);
-  await close(page);
+  const image = await stableScreenshot(page);
+  await closePage(page);
   return image;
 }
 
 /** The page when it has not changed for a second: charts are drawn when all of their points have arrived. */
-async function still(page) {
+async function stableScreenshot(page) {
   let image = await page.screenshot();
   for (let same = 0; same < 4; ) {
-    await wait(250);
+    await sleep(250);
     const next = await page.screenshot();
     same = next.equals(image) ? same + 1 : 0;
     image = next;
@@ -70,8 +70,8 @@ async function still(page) {
 }
 
 /** The share of cells that differ; 1 for pictures of different sizes. */
-async function difference(one, other) {
-  const page = await open("about:blank");
+async function differingShare(one, other) {
+  const page = await openPage("about:blank");
   const share = await page.evaluate(async ([images, cell, different]) => {
     const [a, b] = await Promise.all(images.map(async (base64) => {
       const image = new Image();
@@ -90,46 +90,46 @@ async function difference(one, other) {
       if ([0, 1, 2].some((colour) => Math.abs(a.data[i + colour] - b.data[i + colour]) > different)) differ++;
     }
     return (4 * differ) / a.data.length;
-  }, [[one, other].map((image) => image.toString("base64")), CELL, DIFFERENT]);
+  }, [[one, other].map((image) => image.toString("base64")), CELL, COLOUR_THRESHOLD]);
   await page.context().close();
   return share;
 }
 
 for (const [name, [state, text]] of Object.entries(VIEWS)) {
-  test(`the picture of ${name} is that of the documentation`, { timeout: LONG, skip }, async () => {
+  test(`the picture of ${name} is that of the documentation`, { timeout: TEST_TIMEOUT_MS, skip }, async () => {
     const file = join(images, `web-${name}.png`);
     const found = join(root, "build", `web-${name}.png`);
     if (process.env.NEW_PICTURES) writeFileSync(file, await picture(state, text));
-    const page = await open(address, state, SAME);
+    const page = await openPage(address, state, PAGE_OPTIONS);
     await page.getByText(text).first().waitFor();
     let now;
     try {
-      await soon(async () => { // on a busy machine a part may appear after a second without any change
-        now = await still(page);
-        const share = await difference(now, readFileSync(file));
-        assert.ok(share <= TOLERATED, `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: ${found}`);
+      await eventually(async () => { // on a busy machine a part may appear after a second without any change
+        now = await stableScreenshot(page);
+        const share = await differingShare(now, readFileSync(file));
+        assert.ok(share <= MAX_DIFFERENCE, `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: ${found}`);
       });
     } catch (failure) {
       mkdirSync(join(root, "build"), { recursive: true });
       writeFileSync(found, now);
       throw failure;
     }
-    await close(page);
+    await closePage(page);
   });
 }
 
-test("a view that has lost a part is told from the picture", { timeout: LONG, skip }, async () => {
+test("a view that has lost a part is told from the picture", { timeout: TEST_TIMEOUT_MS, skip }, async () => {
   const [state, text] = VIEWS.overview;
-  const whole = await soon(async () => {
+  const whole = await eventually(async () => {
     const image = await picture(state, text);
-    assert.ok((await difference(image, readFileSync(join(images, "web-overview.png")))) <= TOLERATED, "not all of it is drawn");
+    assert.ok((await differingShare(image, readFileSync(join(images, "web-overview.png")))) <= MAX_DIFFERENCE, "not all of it is drawn");
     return image;
   });
-  assert.ok((await difference(whole, await picture(state, text, { colorScheme: "dark" }))) > TOLERATED, "dark for light");
-  const page = await open(address, state, SAME);
+  assert.ok((await differingShare(whole, await picture(state, text, { colorScheme: "dark" }))) > MAX_DIFFERENCE, "dark for light");
+  const page = await openPage(address, state, PAGE_OPTIONS);
   await page.getByText(text).first().waitFor();
-  await still(page);
+  await stableScreenshot(page);
   await page.locator("figure").first().evaluate((figure) => (figure.style.visibility = "hidden"));
-  assert.ok((await difference(whole, await page.screenshot())) > TOLERATED, "a chart is missing");
-  await close(page);
+  assert.ok((await differingShare(whole, await page.screenshot())) > MAX_DIFFERENCE, "a chart is missing");
+  await closePage(page);
 });

@@ -3,34 +3,34 @@ import { execFileSync, spawn } from "node:child_process";
 import { readlinkSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { adopted, answers, folder, root, tool } from "./harness.mjs";
+import { killAtEnd, waitForSocket, tempDir, root, tool } from "./harness.mjs";
 
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
-let built = "";
+let binary = "";
 
-/** Starts it; tell() sends it a command and waits until it is done. */
+/** Starts it; runStep() sends it a command and waits until it is done. */
 export async function startShapes(sample, ...flags) {
-  if (!built) {
-    built = join(folder, "shapes");
-    execFileSync("c++", ["-O1", "-g", join(root, "tests/web/shapes.cc"), "-o", built, "-pthread"]);
+  if (!binary) {
+    binary = join(tempDir, "shapes");
+    execFileSync("c++", ["-O1", "-g", join(root, "tests/web/shapes.cc"), "-o", binary, "-pthread"]);
   }
-  const command = ["run", "--sample", sample, "--lib", join(out, "lib"), ...flags, "--", built];
-  const child = adopted(spawn(tool, command, { stdio: ["pipe", "pipe", "inherit"] }));
+  const command = ["run", "--sample", sample, "--lib", join(out, "lib"), ...flags, "--", binary];
+  const child = killAtEnd(spawn(tool, command, { stdio: ["pipe", "pipe", "inherit"] }));
   let text = "";
-  let heard = () => {};
+  let received = () => {};
   child.stdout.on("data", (data) => {
     text += data;
-    heard();
+    received();
   });
   const line = async (want) => {
-    while (!text.includes(want + "\n")) await new Promise((resolve) => (heard = resolve));
+    while (!text.includes(want + "\n")) await new Promise((resolve) => (received = resolve));
     text = "";
   };
   await line("ready");
-  await answers(child.pid);
+  await waitForSocket(child.pid);
   return {
     pid: String(child.pid),
-    tell: async (step) => {
+    runStep: async (step) => {
       child.stdin.write(step);
       await line(step);
     },
@@ -38,28 +38,28 @@ export async function startShapes(sample, ...flags) {
 }
 
 /** The control socket's answer to a line, after proving that this user may inspect the process (core/api/control.h). */
-export async function ask(pid, command) {
+export async function controlCommand(pid, command) {
   const path = join("/tmp", `seemalloc-${process.getuid()}`, `${pid}.sock`);
   const socket = connect(path);
-  let heard = Buffer.alloc(0);
-  let hear = () => {};
+  let received = Buffer.alloc(0);
+  let onData = () => {};
   socket.on("data", (data) => {
-    heard = Buffer.concat([heard, data]);
-    hear();
+    received = Buffer.concat([received, data]);
+    onData();
   });
   const answerTo = (line) =>
     new Promise((resolve, reject) => {
       socket.on("error", reject);
       socket.on("close", () => reject(new Error(`closed without an answer to ${line}`)));
-      hear = () => {
-        const end = heard.indexOf("\n");
+      onData = () => {
+        const end = received.indexOf("\n");
         if (end < 0) return;
-        const head = heard.subarray(0, end).toString();
+        const head = received.subarray(0, end).toString();
         if (!head.startsWith("ok ")) return reject(new Error(head));
         const length = Number(head.replace("ok ", ""));
-        if (heard.length < end + 1 + length) return;
-        const answer = heard.subarray(end + 1, end + 1 + length).toString();
-        heard = heard.subarray(end + 1 + length);
+        if (received.length < end + 1 + length) return;
+        const answer = received.subarray(end + 1, end + 1 + length).toString();
+        received = received.subarray(end + 1 + length);
         resolve(answer);
       };
       socket.write(line + "\n");
@@ -74,6 +74,6 @@ export async function ask(pid, command) {
 }
 
 /** An answer of lines of JSON. */
-export async function askLines(pid, command) {
-  return (await ask(pid, command)).trim().split("\n").map((line) => JSON.parse(line));
+export async function controlCommandLines(pid, command) {
+  return (await controlCommand(pid, command)).trim().split("\n").map((line) => JSON.parse(line));
 }

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, accessible, close, end, firstLine, folder, killed, open, serve, soon, start, startBrowser, startLeak, tool, wait } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, closePage, tearDown, firstLine, tempDir, killAndWait, openPage, serve, eventually, start, startBrowser, startLeak, tool, sleep } from "./harness.mjs";
 
-const dir = join(folder, "history");
+const dir = join(tempDir, "history");
 let points, url;
 
-async function get(address) {
+async function getJSON(address) {
   return (await fetch(address)).json();
 }
 
@@ -16,27 +16,27 @@ before(async () => {
   const leak = await startLeak();
   const watcher = start(tool, "web", "--store", dir, String(leak.pid));
   const live = await firstLine(watcher);
-  for (points = []; points.length < 12; await wait(500)) points = await get(live + "api/series?since=0");
-  for (let moments = []; moments.length < 8; await wait(500)) moments = await get(live + "api/moments");
+  for (points = []; points.length < 12; await sleep(500)) points = await getJSON(live + "api/series?since=0");
+  for (let moments = []; moments.length < 8; await sleep(500)) moments = await getJSON(live + "api/moments");
   // The map is stored last of the data that is collected without a viewer.
-  while (!(await get(live + "api/state")).stored.map) await wait(500);
+  while (!(await getJSON(live + "api/state")).stored.map) await sleep(500);
   await startBrowser();
-  const page = await open(live, { view: "doctor" });
+  const page = await openPage(live, { view: "doctor" });
   await page.getByText("Checked values").waitFor();
   await page.getByText(/^live$/).waitFor();
-  await close(page);
-  points = await get(live + "api/series?since=0");
-  await killed(watcher);
-  await killed(leak);
+  await closePage(page);
+  points = await getJSON(live + "api/series?since=0");
+  await killAndWait(watcher);
+  await killAndWait(leak);
   url = await serve(dir);
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
-test("a folder is shown after the process and its tool are gone", { timeout: LONG }, async () => {
-  const kept = await get(url + "api/series?since=0");
+test("a folder is shown after the process and its tool are gone", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const kept = await getJSON(url + "api/series?since=0");
   assert.deepEqual(kept.slice(0, points.length), points);
-  const page = await open(url, { view: "overview" });
+  const page = await openPage(url, { view: "overview" });
   await page.getByText(/^stored$/).waitFor();
   await page.getByText(/resident =/).waitFor();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
@@ -57,35 +57,35 @@ test("a folder is shown after the process and its tool are gone", { timeout: LON
   await page.goto(`${url}#view=settings`);
   await page.getByText("Values of the last query.").waitFor();
   assert.equal(await page.getByText("--allow-set").count(), 0);
-  await close(page);
+  await closePage(page);
 });
 
-test("the last of what is not kept over time is shown, too", { timeout: LONG }, async () => {
-  const { stored, kinds } = await get(url + "api/state");
+test("the last of what is not kept over time is shown, too", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const { stored, kinds } = await getJSON(url + "api/state");
   assert.ok(stored.map);
   const names = kinds.map((one) => one.name);
   for (const name of ["heap", "peak", "growth", "fragmentation", "lifetime", "churn", "deaths"]) assert.ok(names.includes(name), `${name} is not among ${names}`);
-  const page = await open(url, { view: "functions", kind: "peak" });
+  const page = await openPage(url, { view: "functions", kind: "peak" });
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
   await page.getByLabel(/^profile/).selectOption("churn");
   await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
-  assert.match(await page.locator(".sum").textContent(), /, at \d/, "it says of when it is");
+  assert.match(await page.locator(".total").textContent(), /, at \d/, "it says of when it is");
   await page.goto(`${url}#view=lifetimes`);
   await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
   await page.getByText(/ were alive at /).waitFor();
-  await accessible(page, "stored lifetimes");
+  await checkAccessibility(page, "stored lifetimes");
   await page.getByRole("button", { name: "Heap map" }).click();
   await page.getByText("A folder has the sums of the regions, as of").waitFor();
   assert.ok((await page.locator("canvas.map").first().evaluate((one) => one.height)) > 10);
-  await accessible(page, "stored map");
+  await checkAccessibility(page, "stored map");
   await page.goto(`${url}#view=sizes`);
   await page.getByText(/^About .* requests since the start/).waitFor();
   assert.equal(await page.locator(".problem").count(), 0);
-  await close(page);
+  await closePage(page);
 });
 
-test("the memory of two processes is two pieces", { timeout: LONG }, async () => {
-  const page = await open(url, null);
+test("the memory of two processes is two pieces", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, null);
   // The same points, with the second half from another process, an hour later.
   const half = Math.floor(points.length / 2);
   const two = points.map((point, i) => (i < half ? point : { ...point, run: point.run + 1, t: point.t + 3_600_000 }));
@@ -102,26 +102,26 @@ test("the memory of two processes is two pieces", { timeout: LONG }, async () =>
       for (let i = 0; i < data.length; i += 4) pixels += data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
       return pixels;
     }, [from, to]);
-    await soon(async () => assert.ok((await colouredIn(0, 1)) > 20, "it is not drawn yet"));
+    await eventually(async () => assert.ok((await colouredIn(0, 1)) > 20, "it is not drawn yet"));
     const coloured = await colouredIn(0.5, 0.5);
     await page.unroute(/api\/series/);
     return coloured;
   };
   assert.ok((await between(two.map((point) => ({ ...point, run: 1 })))) > 20, "one process is in one piece");
   assert.equal(await between(two), 0);
-  await close(page);
+  await closePage(page);
 });
 
-test("any two moments are compared, and a time is chosen", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions" });
+test("any two moments are compared, and a time is chosen", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions" });
   const compared = page.getByLabel("compared with");
   await compared.locator("option").nth(5).waitFor({ state: "attached" });
   const all = await compared.locator("option").evaluateAll((options) => options.map((option) => option.value).filter((id) => id > 0));
   await compared.selectOption(all[0]);
   await page.getByLabel(/^at/).selectOption(all[all.length - 1]);
   await page.getByText("since then").waitFor();
-  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.more").first().waitFor();
-  const moments = await get(url + "api/moments");
+  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.increase").first().waitFor();
+  const moments = await getJSON(url + "api/moments");
   const [from, until] = [moments[2].t, moments[moments.length - 2].t].map((ms) => 1000 * Math.ceil(ms / 1000));
   const local = (ms) => new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
   await page.getByLabel("from", { exact: true }).fill(local(from));
@@ -129,13 +129,13 @@ test("any two moments are compared, and a time is chosen", { timeout: LONG }, as
   const within = moments.filter((one) => one.t >= from && one.t <= until).map((one) => String(one.id));
   assert.ok(within.length > 0 && within.length < all.length);
   await page.waitForFunction((count) => document.querySelectorAll("select")[2].options.length === count, within.length + 2); // "nothing" and the chosen one
-  await soon(() => assert.match(page.url(), new RegExp(`from=${from}`), "a link shows the same"));
+  await eventually(() => assert.match(page.url(), new RegExp(`from=${from}`), "a link shows the same"));
   await page.goto(`${url}#view=overview&from=${from}&until=${until}`);
-  const chosen = await get(`${url}api/series?from=${from}&until=${until}`);
+  const chosen = await getJSON(`${url}api/series?from=${from}&until=${until}`);
   assert.ok(chosen.length > 0 && chosen.length < points.length);
   await page.getByText(/resident =/).waitFor();
-  await accessible(page, "overview of a time");
+  await checkAccessibility(page, "overview of a time");
   await page.getByRole("button", { name: "whole time" }).click();
-  await soon(() => assert.doesNotMatch(page.url(), /from=/));
-  await close(page);
+  await eventually(() => assert.doesNotMatch(page.url(), /from=/));
+  await closePage(page);
 });

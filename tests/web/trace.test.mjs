@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, open, serve, soon, startBrowser, tool, wait } from "./harness.mjs";
-import { ask, startShapes } from "./shapes.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, serve, eventually, startBrowser, tool, sleep } from "./harness.mjs";
+import { controlCommand, startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
@@ -13,9 +13,9 @@ before(async () => {
   shapes = await startShapes("64K");
   url = await serve(shapes.pid);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 function handlesInterrupts(pid) {
   const SIGINT = 1n << 1n;
@@ -23,15 +23,15 @@ function handlesInterrupts(pid) {
 }
 
 /** The output of `seemalloc trace --json` while an action runs. */
-async function traced(what) {
+async function traceDuring(what) {
   // It has started when the process knows a reader with the next number.
-  const before = Number(await ask(shapes.pid, "trace start"));
-  await ask(shapes.pid, `trace stop ${before}`);
+  const before = Number(await controlCommand(shapes.pid, "trace start"));
+  await controlCommand(shapes.pid, `trace stop ${before}`);
   const child = spawn(tool, ["trace", shapes.pid, "--for", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
   child.stdout.on("data", (data) => (text += data));
-  await soon(() => ask(shapes.pid, `trace read ${before + 1}`));
-  await soon(() => assert.ok(handlesInterrupts(child.pid), "it would only end"));
+  await eventually(() => controlCommand(shapes.pid, `trace read ${before + 1}`));
+  await eventually(() => assert.ok(handlesInterrupts(child.pid), "it would only end"));
   await what();
   child.kill("SIGINT"); // it reads once more
   await new Promise((resolve) => child.on("close", resolve));
@@ -39,16 +39,16 @@ async function traced(what) {
   return { summary: all.at(-1).summary, events: all.slice(0, -1) };
 }
 
-test("calls, histograms and stacks are those of seemalloc trace", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "kernel" });
+test("calls, histograms and stacks are those of seemalloc trace", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "kernel" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
-  const { summary, events } = await traced(() => shapes.tell("h"));
+  const { summary, events } = await traceDuring(() => shapes.runStep("h"));
   const want = summary.calls.filter((each) => each.reason === "huge");
   assert.ok(want.length > 0 && want.some((each) => each.bytes >= 200 << 20), JSON.stringify(want));
   const row = (each) => trace.locator("table.totals tbody tr").filter({ hasText: each.reason }).filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
   for (const each of want) {
-    await soon(async () => { // the page polls
+    await eventually(async () => { // the page polls
       const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
       assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
     });
@@ -61,39 +61,39 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: LON
     assert.deepEqual(await table.locator("tbody tr").evaluateAll((rows) => rows.map((one) => Number(one.cells[2].textContent))), buckets.map((one) => one.count), title);
   }
   const known = events.filter((event) => event.call === "mmap" && event.reason === "huge");
-  await soon(async () => assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind"));
+  await eventually(async () => assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind"));
   await trace.locator("table.events tbody tr").first().getByRole("button").click();
   const frames = await trace.locator("ol.stack li").allTextContents();
   assert.ok(frames.some((frame) => frame.includes("takes_huge shapes.cc:")), frames.join());
   assert.deepEqual(frames.map((frame) => frame.split(" ")[0]), known.at(-1).stack.map((frame) => frame.function.split(" ")[0]));
-  await accessible(page, "trace");
-  await close(page);
+  await checkAccessibility(page, "trace");
+  await closePage(page);
 });
 
-test("it is stopped, and the process records nothing any more", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "kernel" }, { colorScheme: "dark" });
+test("it is stopped, and the process records nothing any more", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "kernel" }, { colorScheme: "dark" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
-  await shapes.tell("h");
+  await shapes.runStep("h");
   await trace.locator("table.events tbody tr").first().waitFor();
-  await accessible(page, "trace, dark");
+  await checkAccessibility(page, "trace, dark");
   await trace.getByRole("button", { name: "stop tracing" }).click();
   await trace.getByText(/Stopped/).waitFor();
   const before = await trace.locator("table.events tbody tr").count();
-  await shapes.tell("h");
+  await shapes.runStep("h");
   // Readers have numbers: once the page's reader has ended there is none left.
-  await soon(async () => {
-    const last = Number(await ask(shapes.pid, "trace start"));
-    await ask(shapes.pid, `trace stop ${last}`);
-    const answers = await Promise.all(Array.from({ length: last }, (_, i) => ask(shapes.pid, `trace read ${i + 1}`).then(() => false, () => true)));
+  await eventually(async () => {
+    const last = Number(await controlCommand(shapes.pid, "trace start"));
+    await controlCommand(shapes.pid, `trace stop ${last}`);
+    const answers = await Promise.all(Array.from({ length: last }, (_, i) => controlCommand(shapes.pid, `trace read ${i + 1}`).then(() => false, () => true)));
     assert.ok(answers.every(Boolean), "the trace goes on");
-    await wait(1000);
+    await sleep(1000);
   });
   assert.equal(await trace.locator("table.events tbody tr").count(), before);
   await trace.getByRole("button", { name: "trace", exact: true }).click();
   await trace.getByText(/Tracing for \d+ s/).waitFor();
-  await shapes.tell("h");
+  await shapes.runStep("h");
   await trace.locator("table.totals tbody tr").first().waitFor();
   for (const word of ["lost", "reason", "place"]) assert.ok((await trace.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
-  await close(page);
+  await closePage(page);
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, close, end, folder, open, root, serve, startBrowser, top } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, closePage, tearDown, tempDir, openPage, root, serve, startBrowser, top } from "./harness.mjs";
 
 const ROWS = 500; // of a table
 const PIECE = 100;
@@ -11,21 +11,21 @@ const PIECE = 100;
 let file, url;
 
 before(async () => {
-  file = join(folder, "many.pb.gz");
+  file = join(tempDir, "many.pb.gz");
   execFileSync("go", ["run", "./bench/page/bigprofile", file, "20000"], { cwd: root });
   url = await serve(file);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 const names = (page) => page.locator("tbody tr td.name button").evaluateAll((all) => all.map((one) => one.textContent));
 
 /** Waits until this many rows are present. */
-const rows = (page, count) => page.waitForFunction((want) => document.querySelectorAll("tbody tr").length === want, count);
+const waitForRows = (page, count) => page.waitForFunction((want) => document.querySelectorAll("tbody tr").length === want, count);
 
-test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "growth" });
+test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "growth" });
   await page.getByText("Nothing grows").waitFor();
   await page.evaluate(() => {
     window.pieces = [];
@@ -37,7 +37,7 @@ test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame",
     }).observe(document.querySelector("main"), { childList: true, subtree: true });
     location.hash = "view=functions&sort=cum";
   });
-  await rows(page, ROWS);
+  await waitForRows(page, ROWS);
   const pieces = await page.evaluate(() => window.pieces);
   assert.ok(pieces.length >= ROWS / PIECE && Math.max(...pieces) <= PIECE + 1, `rows at a time: ${pieces}`);
   const expected = [...top(file).functions].sort((a, b) => b.cum - a.cum);
@@ -46,13 +46,13 @@ test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame",
   const sorted = expected.map((row) => row.name).sort().slice(0, ROWS);
   await page.waitForFunction((want) => [...document.querySelectorAll("tbody td.name button")].map((one) => one.textContent).join() === want, sorted.join());
   await page.getByLabel("search").fill("method_1000[0-5]?$");
-  await rows(page, expected.filter((row) => /method_1000[0-5]?$/.test(row.name)).length);
-  await close(page);
+  await waitForRows(page, expected.filter((row) => /method_1000[0-5]?$/.test(row.name)).length);
+  await closePage(page);
 });
 
-test("profiles are read by the worker alone, and the last of many questions is answered", { timeout: LONG }, async () => {
-  const page = await open(url, { view: "functions" });
-  await rows(page, ROWS);
+test("profiles are read by the worker alone, and the last of many questions is answered", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(url, { view: "functions" });
+  await waitForRows(page, ROWS);
   const asked = await page.evaluate(() => performance.getEntriesByType("resource").map((one) => one.name));
   assert.ok(asked.some((one) => one.includes("api/state")), "others are read by the page");
   assert.deepEqual(asked.filter((one) => one.includes("api/profile")), []);
@@ -63,11 +63,11 @@ test("profiles are read by the worker alone, and the last of many questions is a
   const held = top(file, "--focus", "method_1999$");
   await page.waitForFunction((want) => document.querySelectorAll("tbody tr").length === want, held.functions.length);
   assert.equal(await worker.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.includes("api/profile")).length), 1, "filters ask for no other profile");
-  await close(page);
+  await closePage(page);
 });
 
-test("a worker that cannot be loaded is said", { timeout: LONG }, async () => {
-  const page = await open("about:blank");
+test("a worker that cannot be loaded is said", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage("about:blank");
   await page.route(/worker\.js$/, (route) => route.abort());
   await page.goto(`${url}#view=flame`);
   await page.getByRole("alert").filter({ hasText: "the page's worker failed: worker.js cannot be loaded" }).waitFor();

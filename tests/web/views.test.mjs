@@ -5,7 +5,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, diff, close, end, folder, open, pprof, root, saved, serve, soon, startBrowser, startLeak, takeProfile, tool, top } from "./harness.mjs";
+import { TEST_TIMEOUT_MS, checkAccessibility, bytes, diff, closePage, tearDown, tempDir, openPage, pprof, root, saveFile, serve, eventually, startBrowser, startLeak, takeProfile, tool, top } from "./harness.mjs";
 
 const source = join(root, "demo/leak.cc");
 let leak, first, second, lifetimes, files;
@@ -14,58 +14,58 @@ before(async () => {
   leak = await startLeak();
   const leaky = ["leaky_parser", "leaky_session"];
   const held = (file, name) => top(file).functions.find((row) => row.name === name)?.cum ?? 0;
-  await soon(() => {
+  await eventually(() => {
     first = takeProfile(leak.pid, "first.pb.gz");
     for (const name of leaky) assert.ok(held(first, name) > 1 << 20, `${name} holds ${held(first, name)}`);
   });
-  await soon(() => {
+  await eventually(() => {
     second = takeProfile(leak.pid, "second.pb.gz");
     for (const name of leaky) assert.ok(held(second, name) - held(first, name) > 2 << 20, `${name} has ${held(second, name)} after ${held(first, name)}`);
   });
-  await soon(() => { // blocks of more than one age
+  await eventually(() => { // blocks of more than one age
     lifetimes = takeProfile(leak.pid, "lifetimes.pb.gz", "--kind", "lifetime");
     const ages = new Set(JSON.parse(execFileSync(tool, ["top", lifetimes, "--json", "-n", "0"])).lifetimes.flatMap((row) => Object.keys(row.ages)));
     assert.ok(ages.size >= 2, [...ages].join());
   });
   files = await serve(first, second);
   await startBrowser();
-}, { timeout: LONG });
+}, { timeout: TEST_TIMEOUT_MS });
 
-after(end);
+after(tearDown);
 
 /** Nodes and edges of `pprof -dot`, by name. */
-function dot(file) {
+function pprofEdges(file) {
   const text = pprof("-dot", "-sample_index=inuse_space", "-nodefraction=0", "-edgefraction=0", "-nodecount=1000", "-trim=false", file);
   const edges = new Map();
   for (const [, from, to, value] of text.matchAll(/tooltip="([^"]+?) -> ([^"]+?) \((\d+)B\)"/g)) edges.set(`${from} → ${to}`, Number(value));
   return edges;
 }
 
-test("the graph has the nodes of top and the edges of pprof", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "graph", at: 2, nodes: 0, edges: 0, most: 160 });
+test("the graph has the nodes of top and the edges of pprof", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "graph", at: 2, nodes: 0, edges: 0, most: 160 });
   await page.locator(".graph g[role=button]").first().waitFor();
   const table = top(second);
   const holding = table.functions.filter((row) => row.cum > 0);
-  await soon(async () => {
+  await eventually(async () => {
     const labels = await page.locator(".graph g[role=button]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("aria-label").replace(/ [\d.]+ %|100 %/g, "").trim()));
     assert.deepEqual(labels.sort(), holding.map((row) => `${row.name}: itself ${bytes(row.flat)} of ${bytes(row.cum)}`).sort());
   });
-  const edges = await page.locator(".graph .way title").evaluateAll((all) => all.map((one) => one.textContent));
-  const reference = [...dot(second)].filter(([, value]) => value > 0).map(([calls, value]) => `${calls}: ${bytes(value)}`);
+  const edges = await page.locator(".graph .edge title").evaluateAll((all) => all.map((one) => one.textContent));
+  const reference = [...pprofEdges(second)].filter(([, value]) => value > 0).map(([calls, value]) => `${calls}: ${bytes(value)}`);
   assert.ok(reference.length > 5, `${reference.length} edges of pprof`);
   assert.deepEqual(edges.sort(), reference.sort());
-  await accessible(page, "graph");
-  await close(page);
+  await checkAccessibility(page, "graph");
+  await closePage(page);
 });
 
-test("the graph leaves out what is small, focuses by click, and is walked by keys", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "graph", at: 2 });
+test("the graph leaves out what is small, focuses by click, and is walked by keys", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "graph", at: 2 });
   const node = (name) => page.getByRole("button", { name: new RegExp(`^${name}: itself`) });
   await node("leaky_parser").waitFor();
   const before = await page.locator(".graph g[role=button]").count();
   await page.getByLabel("functions from").selectOption("10");
-  await soon(() => assert.match(page.url(), /nodes=10/));
-  await soon(async () => assert.ok((await page.locator(".graph g[role=button]").count()) <= 10));
+  await eventually(() => assert.match(page.url(), /nodes=10/));
+  await eventually(async () => assert.ok((await page.locator(".graph g[role=button]").count()) <= 10));
   // Which small functions have a sample is random: there may be no more than that.
   if (before > 10) await page.getByText(/functions are left out/).waitFor();
   await node("leaky_parser").click();
@@ -74,23 +74,23 @@ test("the graph leaves out what is small, focuses by click, and is walked by key
   assert.equal(await page.getByLabel("focus").inputValue(), "^leaky_parser$");
   assert.equal(await node("leaky_parser").getAttribute("aria-pressed"), "true");
   const row = top(second).functions.find((one) => one.name === "leaky_parser");
-  await soon(async () => assert.equal(await page.locator(".sum strong").textContent(), bytes(row.cum), "the total is what goes through it"));
+  await eventually(async () => assert.equal(await page.locator(".total strong").textContent(), bytes(row.cum), "the total is what goes through it"));
   await page.keyboard.press("Escape");
   await node("leaky_session").waitFor();
   await node("main").focus();
   await page.keyboard.press("ArrowUp");
-  await soon(async () => assert.doesNotMatch(await page.locator(".told").textContent(), /^main:/));
+  await eventually(async () => assert.doesNotMatch(await page.locator(".detail").textContent(), /^main:/));
   await page.keyboard.press("ArrowDown");
-  await soon(async () => assert.match(await page.locator(".told").textContent(), /^main:/));
+  await eventually(async () => assert.match(await page.locator(".detail").textContent(), /^main:/));
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash.includes("focus=%5Emain%24"));
-  await close(page);
+  await closePage(page);
 });
 
-test("the graph is saved as SVG and PNG", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "graph", at: 2 });
+test("the graph is saved as SVG and PNG", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "graph", at: 2 });
   await page.locator(".graph g[role=button]").first().waitFor();
-  const svg = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+  const svg = await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click());
   assert.equal(svg.name, "seemalloc.graph.svg");
   const shown = await page.evaluate((text) => {
     const one = new DOMParser().parseFromString(text, "image/svg+xml");
@@ -99,14 +99,14 @@ test("the graph is saved as SVG and PNG", { timeout: LONG }, async () => {
   assert.equal(shown.error, undefined);
   assert.equal(shown.boxes, await page.locator(".graph g[role=button]").count());
   assert.ok(shown.width > 100);
-  const png = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
+  const png = await saveFile(page, () => page.getByRole("button", { name: "PNG" }).click());
   assert.equal(png.data.subarray(1, 4).toString(), "PNG");
   assert.equal(png.data.readUInt32BE(16), 2 * shown.width, "twice as fine");
-  await close(page);
+  await closePage(page);
 });
 
 /** The lines of `pprof -list`: number → [flat, cum]. */
-function listed(file, name, ...args) {
+function pprofLines(file, name, ...args) {
   const lines = {};
   for (const [, flat, cum, number] of pprof("-sample_index=inuse_space", ...args, `-list=^${name}$`, file).matchAll(/^ *(\.|-?\d+B?) +(\.|-?\d+B?) +(\d+):/gm)) {
     const value = (text) => (text === "." ? 0 : parseInt(text, 10));
@@ -115,62 +115,62 @@ function listed(file, name, ...args) {
   return lines;
 }
 
-test("the source has the bytes of pprof -list on its lines", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "source", at: 2, function: "leaky_session" });
+test("the source has the bytes of pprof -list on its lines", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "source", at: 2, function: "leaky_session" });
   await page.locator("table.source tbody tr").first().waitFor();
   for (const name of ["leaky_session", "leaky_parser", "filled", "main"]) {
     await page.getByLabel("function", { exact: true }).fill(name);
     await page.keyboard.press("Enter");
     await page.getByRole("table", { name: `Source of ${name}`, exact: true }).waitFor();
-    const reference = Object.entries(listed(second, name)).map(([number, [flat, cum]]) => [flat ? bytes(flat) : "0 B", bytes(cum), number]);
+    const reference = Object.entries(pprofLines(second, name)).map(([number, [flat, cum]]) => [flat ? bytes(flat) : "0 B", bytes(cum), number]);
     assert.ok(reference.length > 0, name);
     const text = readFileSync(source, "utf8").split("\n");
-    await soon(async () => { // the text appears after the figures
-      const rows = await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    await eventually(async () => { // the text appears after the figures
+      const rows = await page.locator("table.source tr.has-value").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
       assert.deepEqual(rows.map((cells) => [cells[0] || "0 B", cells[1], cells[2]]), reference, name);
       for (const cells of rows) assert.equal(cells[3], text[cells[2] - 1]);
     });
   }
   await page.getByRole("button", { name: /^all \d+ lines of the file/ }).click();
-  await soon(async () => assert.equal(await page.locator("table.source tbody tr").count(), readFileSync(source, "utf8").trimEnd().split("\n").length));
-  await accessible(page, "source");
-  await close(page);
+  await eventually(async () => assert.equal(await page.locator("table.source tbody tr").count(), readFileSync(source, "utf8").trimEnd().split("\n").length));
+  await checkAccessibility(page, "source");
+  await closePage(page);
 });
 
-test("source that is not here is said to be, and its lines still have their bytes", { timeout: LONG }, async () => {
+test("source that is not here is said to be, and its lines still have their bytes", { timeout: TEST_TIMEOUT_MS }, async () => {
   // The same profile, with the file at another path.
   const { gunzipSync } = await import("node:zlib");
   const { writeFileSync } = await import("node:fs");
   const moved = `${second}.moved.pb`;
   const elsewhere = source.replace(/^./, "X"); // the same length: strings of a protobuf include their length
   writeFileSync(moved, Buffer.from(gunzipSync(readFileSync(second)).toString("latin1").replaceAll(source, elsewhere), "latin1"));
-  const address = await serve("--source-path", folder, moved);
-  const page = await open(address, { view: "source", function: "leaky_parser" });
+  const address = await serve("--source-path", tempDir, moved);
+  const page = await openPage(address, { view: "source", function: "leaky_parser" });
   await page.getByText(/is not on this machine; .*--source-path/).waitFor();
-  const lines = Object.keys(listed(second, "leaky_parser"));
-  await soon(async () => assert.deepEqual(await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => row.cells[2].textContent)), lines));
-  await accessible(page, "source that is not here"); // no column without a heading
+  const lines = Object.keys(pprofLines(second, "leaky_parser"));
+  await eventually(async () => assert.deepEqual(await page.locator("table.source tr.has-value").evaluateAll((all) => all.map((row) => row.cells[2].textContent)), lines));
+  await checkAccessibility(page, "source that is not here"); // no column without a heading
   page.errors = page.errors.filter((text) => !/404/.test(text)); // the console reports the missing file
-  await close(page);
-  const found = await open(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
+  await closePage(page);
+  const found = await openPage(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
   await found.getByText(`Read from ${source}`).waitFor();
-  await close(found);
+  await closePage(found);
 });
 
 /** Opens pprof's pages; retries where the page was being redrawn and the click was lost. */
 async function toPprof(page) {
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
-  await soon(async () => {
+  await eventually(async () => {
     if (!page.url().includes("/pprof/")) await page.getByRole("link", { name: "pprof" }).click({ timeout: 5_000 });
     assert.match(page.url(), /\/pprof\//);
   });
   await page.locator("#toptable tbody tr").first().waitFor();
 }
 
-test("pprof's pages have the same figures, load nothing, and lead back", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "functions", at: 2 });
+test("pprof's pages have the same figures, load nothing, and lead back", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", at: 2 });
   await toPprof(page);
-  await soon(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
+  await eventually(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   const { functions, total } = top(second);
   const own = functions.filter((row) => row.flat > 0.005 * total).map((row) => row.name); // smaller ones are left out
@@ -194,30 +194,30 @@ test("pprof's pages have the same figures, load nothing, and lead back", { timeo
   assert.match(fonts, /^system-ui/, "in our look");
   await page.getByRole("link", { name: "← seemalloc" }).click();
   await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
-  await soon(() => assert.match(page.url(), /view=functions/));
-  await soon(() => assert.match(page.url(), /at=2/));
-  await close(page);
+  await eventually(() => assert.match(page.url(), /view=functions/));
+  await eventually(() => assert.match(page.url(), /at=2/));
+  await closePage(page);
 });
 
-test("there is no way to pprof with filters that it does not have", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "functions", at: 2, module: "leak" });
+test("there is no way to pprof with filters that it does not have", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", at: 2, module: "leak" });
   await page.getByText("no pprof with these filters").waitFor();
   await page.getByLabel("module").selectOption("");
   await page.getByRole("link", { name: "pprof" }).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
-test("filters and the change go with the way to pprof", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
+test("filters and the change go with the way to pprof", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
   await toPprof(page);
-  await soon(() => assert.match(page.url(), /\/pprof\/2-1\/top/));
+  await eventually(() => assert.match(page.url(), /\/pprof\/2-1\/top/));
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   assert.ok(rows.includes("leaky_session") && !rows.includes("leaky_parser"), rows.join());
-  await close(page);
+  await closePage(page);
 });
 
-test("the changes are those of seemalloc diff, by stack and in all", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "changes", at: 2 });
+test("the changes are those of seemalloc diff, by stack and in all", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "changes", at: 2 });
   await page.getByText("Choose two moments, or two files").waitFor();
   await page.getByLabel("compared with").selectOption("1");
   await page.getByRole("table", { name: "Stacks" }).waitFor();
@@ -232,7 +232,7 @@ test("the changes are those of seemalloc diff, by stack and in all", { timeout: 
   }));
   assert.ok(wanted.length >= 2, `${wanted.length} stacks changed`);
   const order = (rows) => [...rows].sort((a, b) => (a.stack < b.stack ? -1 : 1));
-  await soon(async () => assert.deepEqual(order(await read()), order(wanted)));
+  await eventually(async () => assert.deepEqual(order(await read()), order(wanted)));
   const totals = await page.getByRole("table", { name: "Totals" }).locator("tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
   assert.equal(totals[0][1], bytes(reference.total.before));
   assert.equal(totals.at(-1)[1], bytes(reference.total.after));
@@ -243,13 +243,13 @@ test("the changes are those of seemalloc diff, by stack and in all", { timeout: 
     assert.deepEqual([row[1], parseInt(row[3], 10)], [bytes(of.reduce((sum, one) => sum + one.change, 0), true), of.length], what);
   }
   await page.getByRole("button", { name: "grown" }).click();
-  await soon(() => assert.match(page.url(), /what=grown/));
-  await soon(async () => assert.deepEqual(new Set((await read()).map((row) => row.what)), new Set(["grown"])));
-  await accessible(page, "changes");
+  await eventually(() => assert.match(page.url(), /what=grown/));
+  await eventually(async () => assert.deepEqual(new Set((await read()).map((row) => row.what)), new Set(["grown"])));
+  await checkAccessibility(page, "changes");
   // In the reverse direction new stacks appear as gone.
   await page.goto(`${files}#${new URLSearchParams({ view: "changes", at: 1, base: 2 })}`);
   await page.getByText(`${bytes(-reference.total.change)} in all`).waitFor();
-  await close(page);
+  await closePage(page);
 });
 
 /** The titles of a flame graph's SVG, by function. */
@@ -261,11 +261,11 @@ async function titles(page, svg) {
   }, svg.data.toString());
 }
 
-test("the flame graph is saved with the figures of top, by module or by change, either way up", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "flame", at: 2 });
+test("the flame graph is saved with the figures of top, by module or by change, either way up", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "flame", at: 2 });
   const drawn = () => page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
   await drawn();
-  const save = () => saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+  const save = () => saveFile(page, () => page.getByRole("button", { name: "SVG" }).click());
   const plain = await save();
   assert.equal(plain.name, "seemalloc.flame.svg");
   const rows = new Map(top(second).functions.map((row) => [row.name, row]));
@@ -274,42 +274,42 @@ test("the flame graph is saved with the figures of top, by module or by change, 
     assert.ok(boxes.some(([title]) => title.startsWith(`${name}: ${bytes(rows.get(name).cum)},`)), `${name} in ${boxes.map(([title]) => title)}`);
   }
   assert.equal(await page.getByLabel("colour by").count(), 0, "nothing to compare with");
-  const png = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
+  const png = await saveFile(page, () => page.getByRole("button", { name: "PNG" }).click());
   assert.equal(png.data.subarray(1, 4).toString(), "PNG");
   await page.getByLabel(/flames/).check();
-  await soon(() => assert.match(page.url(), /flames=1/));
+  await eventually(() => assert.match(page.url(), /flames=1/));
   const place = (all, name) => all.find(([title]) => title.startsWith(`${name}:`))[2];
   assert.ok(place(boxes, "main") < place(boxes, "leaky_parser"));
-  await soon(async () => {
+  await eventually(async () => {
     const flames = await titles(page, await save());
     assert.ok(place(flames, "main") > place(flames, "leaky_parser"));
   });
   await page.getByLabel("compared with").selectOption("1");
   await page.getByText("grown").waitFor();
-  const byChange = await soon(async () => {
+  const byChange = await eventually(async () => {
     const all = await titles(page, await save());
     assert.match(all.find(([title]) => title.startsWith("leaky_parser:"))[1], /^hsl\(8 /, "it has grown: red");
     return all;
   });
   await page.getByLabel("colour by").selectOption("module");
   await page.getByText("grown").waitFor({ state: "detached" });
-  await soon(async () => {
+  await eventually(async () => {
     const byModule = await titles(page, await save());
     assert.deepEqual(byModule.map(([title]) => title), byChange.map(([title]) => title));
     assert.notDeepEqual(byModule.map(([, fill]) => fill), byChange.map(([, fill]) => fill));
   });
-  await close(page);
+  await closePage(page);
 });
 
-test("bytes and objects, in use and allocated, are those of top", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "flame", at: 2 });
+test("bytes and objects, in use and allocated, are those of top", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "flame", at: 2 });
   for (const [type, by, unit] of [["inuse_space", "inuse", "bytes"], ["inuse_objects", "inuse", "objects"], ["alloc_space", "alloc", "bytes"], ["alloc_objects", "alloc", "objects"]]) {
     const { total } = top(second, "--by", by, "--unit", unit);
     await page.getByLabel(/^shows /).selectOption(type);
     const text = unit === "bytes" ? bytes(total) : total.toLocaleString("en");
-    await page.waitForFunction((want) => document.querySelector(".sum strong")?.textContent === want, text);
+    await page.waitForFunction((want) => document.querySelector(".total strong")?.textContent === want, text);
   }
-  await close(page);
+  await closePage(page);
 });
 
 /** The total that `pprof -tagfocus` leaves. */
@@ -320,10 +320,10 @@ function focused(file, type, tag) {
   return rows.reduce((sum, [, flat]) => sum + Number(flat), 0);
 }
 
-const total = (page, want) => page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, want);
+const total = (page, want) => page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, want);
 
-test("sizes choose what pprof's tagfocus does, and stand in the address", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "functions", at: 2 });
+test("sizes choose what pprof's tagfocus does, and stand in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", at: 2 });
   const all = top(second).total;
   await total(page, bytes(all));
   const small = focused(second, "inuse_space", "bytes=1b:2000b");
@@ -332,7 +332,7 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
   await page.getByLabel("to", { exact: true }).fill("2000");
   await page.keyboard.press("Enter");
   await total(page, bytes(small));
-  await soon(() => assert.match(page.url(), /sizeTo=2000/));
+  await eventually(() => assert.match(page.url(), /sizeTo=2000/));
   await page.getByRole("row", { name: /leaky_parser/ }).waitFor({ state: "detached" });
   await page.getByLabel("size from").fill("100K");
   await page.getByLabel("to", { exact: true }).fill("");
@@ -342,22 +342,22 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
   await page.getByLabel("size from").fill("large");
   await page.keyboard.press("Enter");
   await total(page, bytes(all));
-  await soon(async () => assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true"));
-  const link = await open(files, { view: "functions", at: 2, base: 1, sizeTo: "2K" });
+  await eventually(async () => assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true"));
+  const link = await openPage(files, { view: "functions", at: 2, base: 1, sizeTo: "2K" });
   const left = focused(second, "inuse_space", "bytes=:2048b");
   await total(link, bytes(left));
   const since = bytes(left - focused(first, "inuse_space", "bytes=:2048b"), true); // the base is filtered, too
-  await soon(async () => {
-    const sum = await link.locator(".sum").textContent();
+  await eventually(async () => {
+    const sum = await link.locator(".total").textContent();
     assert.ok(sum.includes(`, ${since}`), `${sum} has no ${since}`);
   });
-  await accessible(link, "filters");
-  await close(link);
-  await close(page);
+  await checkAccessibility(link, "filters");
+  await closePage(link);
+  await closePage(page);
 });
 
-test("how long blocks lived, and who freed them, where the profile has it", { timeout: LONG }, async () => {
-  const page = await open(await serve(lifetimes), { view: "functions", type: "freed_space" });
+test("how long blocks lived, and who freed them, where the profile has it", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(await serve(lifetimes), { view: "functions", type: "freed_space" });
   // The list is empty until the first profile has arrived.
   await page.getByLabel("lived").locator("option").filter({ hasText: /^alive$/ }).waitFor({ state: "attached" });
   const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
@@ -369,22 +369,22 @@ test("how long blocks lived, and who freed them, where the profile has it", { ti
   await page.getByLabel("freed by").selectOption("same thread");
   await page.getByLabel("lived").selectOption("");
   await total(page, bytes(focused(lifetimes, "freed_space", "freed_by=^same thread$")));
-  await close(page);
-  const heap = await open(files, { view: "functions" });
+  await closePage(page);
+  const heap = await openPage(files, { view: "functions" });
   await heap.getByLabel("size from").waitFor();
   assert.equal(await heap.getByLabel("lived").count(), 0);
-  await close(heap);
+  await closePage(heap);
 });
 
-test("a window of time, of a process", { timeout: LONG }, async () => {
+test("a window of time, of a process", { timeout: TEST_TIMEOUT_MS }, async () => {
   const live = await serve(String(leak.pid));
-  const page = await open(live, { view: "functions", kind: "allocs" });
+  const page = await openPage(live, { view: "functions", kind: "allocs" });
   await page.getByRole("row", { name: /steady_work/ }).waitFor();
   await page.getByLabel("over").selectOption("2");
   await page.getByText("Profile details").click();
   await page.getByText(/window: changes over ([2-9]|[1-9]\d)\.\d ?s/).waitFor();
   const allocated = async (more) => (await (await fetch(`${live}api/profile?kind=allocs${more}`)).json()).values.reduce((sum, values) => sum + values.at(-1), 0);
-  await soon(async () => { // the program may hardly have run meanwhile
+  await eventually(async () => { // the program may hardly have run meanwhile
     const window = await allocated("&seconds=2");
     assert.ok(window > 1 << 20, `${window} of ${await allocated("")}`);
     assert.ok(window < (await allocated("")));
@@ -396,10 +396,10 @@ test("a window of time, of a process", { timeout: LONG }, async () => {
   await page.context().close();
 });
 
-test("what is asked for once while the tab is hidden is there when it is seen", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "functions", at: 2 });
-  await page.locator(".sum").waitFor();
-  const sum = () => page.locator(".sum").textContent();
+test("what is asked for once while the tab is hidden is there when it is seen", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", at: 2 });
+  await page.locator(".total").waitFor();
+  const sum = () => page.locator(".total").textContent();
   const second = await sum();
   await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
   await page.evaluate(() => (location.hash = "view=functions&at=1"));
@@ -407,12 +407,12 @@ test("what is asked for once while the tab is hidden is there when it is seen", 
   assert.equal(await sum(), second, "nobody sees it");
   await page.evaluate(() => delete document.hidden);
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
-  await page.waitForFunction((before) => document.querySelector(".sum")?.textContent !== before, second);
-  await close(page);
+  await page.waitForFunction((before) => document.querySelector(".total")?.textContent !== before, second);
+  await closePage(page);
 });
 
-test("a link shows the same zoom, column and window", { timeout: LONG }, async () => {
-  const page = await open(files, { view: "flame", at: 2 });
+test("a link shows the same zoom, column and window", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "flame", at: 2 });
   const canvas = page.locator("canvas.flame");
   await page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
   await canvas.focus();
@@ -421,13 +421,13 @@ test("a link shows the same zoom, column and window", { timeout: LONG }, async (
   for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => /zoom=/.test(location.hash));
-  await soon(async () => assert.ok(await whole.isEnabled(), "Enter zooms"));
-  const told = await page.locator(".told").textContent();
+  await eventually(async () => assert.ok(await whole.isEnabled(), "Enter zooms"));
+  const detail = await page.locator(".detail").textContent();
   const link = page.url();
-  await close(page);
-  const again = await open(link);
-  await again.getByText(told, { exact: true }).waitFor();
-  await soon(async () => assert.ok(await again.getByRole("button", { name: "whole picture" }).isEnabled()));
+  await closePage(page);
+  const again = await openPage(link);
+  await again.getByText(detail, { exact: true }).waitFor();
+  await eventually(async () => assert.ok(await again.getByRole("button", { name: "whole picture" }).isEnabled()));
   await again.getByRole("button", { name: "whole picture" }).click();
   await again.waitForFunction(() => !/zoom=/.test(location.hash));
   await again.goto(`${files}#view=functions&at=2`);
@@ -440,11 +440,11 @@ test("a link shows the same zoom, column and window", { timeout: LONG }, async (
   await again.reload();
   await again.getByLabel("window").waitFor();
   assert.equal(await again.getByLabel("window").inputValue(), "60");
-  await close(again);
+  await closePage(again);
 });
 
 test("words are explained on focus", async () => {
-  const page = await open(files, { view: "functions", at: 2 });
+  const page = await openPage(files, { view: "functions", at: 2 });
   const word = page.locator("abbr").first();
   await word.waitFor();
   const says = () => word.evaluate((one) => getComputedStyle(one, "::after").content);
@@ -453,20 +453,20 @@ test("words are explained on focus", async () => {
   await page.keyboard.press("Tab"); // by keyboard from here on
   await word.focus();
   assert.equal(await says(), '"What the function allocated itself."');
-  await close(page);
+  await closePage(page);
 });
 
 test("the tree is walked by arrows, to its leaves too", async () => {
-  const page = await open(files, { view: "tree", at: 2 });
+  const page = await openPage(files, { view: "tree", at: 2 });
   const tree = page.getByRole("tree");
   await tree.waitFor();
   const focused = () => page.evaluate(() => document.activeElement.closest("li")?.getAttribute("aria-expanded"));
   const shown = () => tree.getByRole("treeitem").count();
   await tree.locator(".branch").first().focus();
-  const shows = (count, why) => soon(async () => assert.equal(await shown(), count, why));
+  const shows = (count, why) => eventually(async () => assert.equal(await shown(), count, why));
   const before = await shown();
   await page.keyboard.press("ArrowLeft");
-  await soon(async () => assert.equal(await focused(), "false"));
+  await eventually(async () => assert.equal(await focused(), "false"));
   await shows(1);
   await page.keyboard.press("ArrowRight");
   await shows(before);
@@ -479,25 +479,25 @@ test("the tree is walked by arrows, to its leaves too", async () => {
   const leak = tree.getByRole("treeitem").filter({ hasText: /leaky_parser/ }).last();
   if ((await leak.getAttribute("aria-expanded")) === "false") await leak.locator(".branch").first().click();
   const names = () => tree.locator(".branch").allTextContents();
-  const opened = await soon(async () => {
+  const opened = await eventually(async () => {
     const all = await names();
     assert.ok(all.length > before, "more than at first");
     return all;
   });
-  const link = await open(page.url());
+  const link = await openPage(page.url());
   await link.getByRole("tree").waitFor();
-  await soon(async () => assert.deepEqual(await link.getByRole("tree").locator(".branch").allTextContents(), opened));
+  await eventually(async () => assert.deepEqual(await link.getByRole("tree").locator(".branch").allTextContents(), opened));
   await link.getByRole("button", { name: "Flame graph" }).click();
   await link.getByRole("button", { name: "Tree", exact: true }).click();
   await link.getByRole("tree").waitFor();
-  await soon(async () => assert.equal(await link.getByRole("treeitem").count(), opened.length, "and when one comes back to it"));
-  await close(link);
+  await eventually(async () => assert.equal(await link.getByRole("treeitem").count(), opened.length, "and when one comes back to it"));
+  await closePage(link);
   await page.keyboard.press("Home");
   await page.keyboard.press("Enter");
   await shows(1);
   await page.reload();
   await tree.waitFor();
   await shows(1, "closed is closed");
-  await accessible(page, "tree");
-  await close(page);
+  await checkAccessibility(page, "tree");
+  await closePage(page);
 });

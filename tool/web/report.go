@@ -27,7 +27,7 @@ import (
 // mostReportRows limits the rows (stacks with their values) over all moments of a report. A row takes some 20 bytes.
 const mostReportRows = 400_000
 
-// reportData is the data that web/src/model/inlined.ts reads.
+// reportData is the data that web/src/model/reportanswers.ts reads.
 type reportData struct {
 	Answers map[string]any    `json:"answers"` // by request: "stats", "suspects?last=60"
 	Missing map[string]string `json:"missing"` // requests without an answer, and the reason

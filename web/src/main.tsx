@@ -6,25 +6,25 @@ import { useMemo } from "preact/hooks";
 import type { Point, State } from "./answers.ts";
 import { api } from "./api.ts";
 import { moment } from "./model/format.ts";
-import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
+import { type Change, type ViewState, useRequest, useViewState } from "./state.ts";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
 import { Doctor, Kernel, Settings, Sizes, hasMap } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
-import { Unheeded } from "./views/unheeded.tsx";
-import { Window } from "./views/window.tsx";
+import { IgnoredFilters } from "./views/ignoredfilters.tsx";
+import { TimeRange } from "./views/timerange.tsx";
 
 // The views that query a process.
 const PROCESS_VIEWS: Record<string, string> = { map: "Heap map", sizes: "Size classes", lifetimes: "Lifetimes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
 
 // The views of a time range, which can be selected in a folder.
-const OF_A_TIME = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
+const TIME_RANGE_VIEWS = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
 
 const NO_POINTS: Point[] = [];
 
-function Bar({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+function Bar({ state, shown, change }: { state: State; shown: ViewState; change: Change }) {
   const views: [string, string][] = [
     ["overview", "Overview"],
     ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
@@ -49,7 +49,7 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
 interface ViewProps {
   state: State;
   points: Point[];
-  shown: Shown;
+  shown: ViewState;
   change: Change;
 }
 
@@ -66,15 +66,15 @@ function View({ state, points, shown, change }: ViewProps) {
 }
 
 function Page() {
-  const [shown, change] = useShown();
+  const [shown, change] = useViewState();
   const latest = usePoints();
-  const bounded = shown.from > 0 || shown.until > 0;
-  const { value: within } = useAnswer(() => (bounded ? api.between(shown.from, shown.until) : Promise.resolve(null)), 0, [shown.from, shown.until]);
-  const points = (bounded && within) || latest;
-  const { value: state, problem } = useAnswer(api.state, 2000, []);
+  const hasRange = shown.from > 0 || shown.until > 0;
+  const { value: rangePoints } = useRequest(() => (hasRange ? api.between(shown.from, shown.until) : Promise.resolve(null)), 0, [shown.from, shown.until]);
+  const points = (hasRange && rangePoints) || latest;
+  const { value: state, problem } = useRequest(api.state, 2000, []);
   // Points arrive every second, but only the overview (also shown for unknown names) is redrawn for them.
-  const seen = Object.hasOwn(PROFILE_VIEWS, shown.view) || shown.view === "growth" || Object.hasOwn(PROCESS_VIEWS, shown.view) ? NO_POINTS : points;
-  const view = useMemo(() => state && <View state={state} points={seen} shown={shown} change={change} />, [state, seen, shown, change]);
+  const viewPoints = Object.hasOwn(PROFILE_VIEWS, shown.view) || shown.view === "growth" || Object.hasOwn(PROCESS_VIEWS, shown.view) ? NO_POINTS : points;
+  const view = useMemo(() => state && <View state={state} points={viewPoints} shown={shown} change={change} />, [state, viewPoints, shown, change]);
   if (!state) return <main><p role="status">{problem || "…"}</p></main>;
   document.title = `${state.title} – seemalloc`;
   return (
@@ -85,8 +85,8 @@ function Page() {
         {state.ended && <p class="problem" role="status">The process no longer answers: {state.ended}. The data collected before is still shown.</p>}
         {state.silent && <p class="problem" role="status">The process does not answer at present: {state.silent}. The page keeps trying.</p>}
         {state.stored?.problem && <p class="problem" role="alert">The data is not being stored at present: {state.stored.problem}.</p>}
-        {state.stored && OF_A_TIME.has(shown.view) && <Window points={latest} shown={shown} change={change} />}
-        <Unheeded shown={shown} />
+        {state.stored && TIME_RANGE_VIEWS.has(shown.view) && <TimeRange points={latest} shown={shown} change={change} />}
+        <IgnoredFilters shown={shown} />
         {view}
       </main>
     </>

@@ -1,8 +1,8 @@
 // The state of the page, stored in the address after the #, so that a link restores it.
 import { useCallback, useEffect, useLayoutEffect, useState } from "preact/hooks";
-import type { Folded } from "./model/stacks.ts";
+import type { RecursionFolding } from "./model/stacks.ts";
 
-export interface Shown {
+export interface ViewState {
   view: string;
   kind: string; // of profile
   at: number; // id of a moment; 0: the last one, with live updates
@@ -25,7 +25,7 @@ export interface Shown {
   zoom: string; // flame graph: names from the root, one per line
   open: string; // tree: branches that were opened or closed (model/branches.ts)
   inverted: boolean;
-  folded: Folded; // recursion
+  folded: RecursionFolding; // recursion
   nodes: number; // graph: functions below this percentage are left out
   edges: number; // the same for calls
   most: number; // maximum number of functions
@@ -39,50 +39,50 @@ export interface Shown {
   colour: string; // flame graph: "module" or "change"; "": by change in a comparison
 }
 
-export const NOTHING: Shown = {
+export const DEFAULT_STATE: ViewState = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: "", nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
   sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", lived: "", by: "", last: 0, zoom: "", open: "",
 };
 
-export function read(hash: string): Shown {
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const shown: Record<string, unknown> = { ...NOTHING };
-  for (const [name, usual] of Object.entries(NOTHING)) {
-    const text = given.get(name);
+export function parseState(hash: string): ViewState {
+  const params = new URLSearchParams(hash.replace(/^#/, ""));
+  const shown: Record<string, unknown> = { ...DEFAULT_STATE };
+  for (const [name, defaultValue] of Object.entries(DEFAULT_STATE)) {
+    const text = params.get(name);
     if (text === null) continue;
-    if (typeof usual === "number") shown[name] = Number.isFinite(Number(text)) ? Number(text) : usual;
-    else shown[name] = typeof usual === "boolean" ? text === "1" : text;
+    if (typeof defaultValue === "number") shown[name] = Number.isFinite(Number(text)) ? Number(text) : defaultValue;
+    else shown[name] = typeof defaultValue === "boolean" ? text === "1" : text;
   }
-  return shown as unknown as Shown;
+  return shown as unknown as ViewState;
 }
 
-export function write(shown: Shown): string {
-  const out = new URLSearchParams();
-  for (const [name, usual] of Object.entries(NOTHING)) {
-    const value = shown[name as keyof Shown];
-    if (value !== usual) out.set(name, value === true ? "1" : String(value));
+export function formatState(shown: ViewState): string {
+  const params = new URLSearchParams();
+  for (const [name, defaultValue] of Object.entries(DEFAULT_STATE)) {
+    const value = shown[name as keyof ViewState];
+    if (value !== defaultValue) params.set(name, value === true ? "1" : String(value));
   }
-  return "#" + out.toString();
+  return "#" + params.toString();
 }
 
-export type Change = (change: Partial<Shown>) => void;
+export type Change = (change: Partial<ViewState>) => void;
 
-export function useShown(): [Shown, Change] {
-  const [shown, setShown] = useState(() => read(location.hash));
+export function useViewState(): [ViewState, Change] {
+  const [shown, setShown] = useState(() => parseState(location.hash));
   // Before the first frame: a change of the address before that would be missed otherwise.
   useLayoutEffect(() => {
-    const follow = () => setShown(read(location.hash));
-    addEventListener("hashchange", follow);
-    return () => removeEventListener("hashchange", follow);
+    const onHashChange = () => setShown(parseState(location.hash));
+    addEventListener("hashchange", onHashChange);
+    return () => removeEventListener("hashchange", onHashChange);
   }, []);
-  const change: Change = useCallback((some) => {
-    const next = write({ ...read(location.hash), ...some });
+  const change: Change = useCallback((partial) => {
+    const next = formatState({ ...parseState(location.hash), ...partial });
     // A change of view is a step for the "back" button; a letter typed into a filter is not.
-    if ("view" in some) location.hash = next;
+    if ("view" in partial) location.hash = next;
     else {
       history.replaceState(null, "", next);
-      setShown(read(next));
+      setShown(parseState(next));
     }
   }, []);
   return [shown, change];
@@ -92,37 +92,37 @@ export function useShown(): [Shown, Change] {
  * Repeats the request every `every` ms (again: nothing else has changed), and immediately when a dependency
  * changes. A hidden page sends it when it becomes visible.
  */
-export function useAnswer<T>(ask: (again: boolean) => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
+export function useRequest<T>(send: (isRepeat: boolean) => Promise<T>, intervalMs: number, dependencies: unknown[]): { value: T | null; problem: string } {
   const [value, setValue] = useState<T | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    let over = false;
-    let again = false;
+    let cancelled = false;
+    let isRepeat = false;
     let timer = 0;
-    const once = async () => {
-      document.removeEventListener("visibilitychange", once);
+    const poll = async () => {
+      document.removeEventListener("visibilitychange", poll);
       if (document.hidden) {
-        document.addEventListener("visibilitychange", once);
+        document.addEventListener("visibilitychange", poll);
         return;
       }
       try {
-        const got = await ask(again);
-        if (over) return;
-        setValue(got);
+        const answer = await send(isRepeat);
+        if (cancelled) return;
+        setValue(answer);
         setProblem("");
       } catch (failure) {
-        if (over) return;
+        if (cancelled) return;
         setProblem(failure instanceof Error ? failure.message : String(failure));
       }
-      again = true;
-      if (every > 0) timer = window.setTimeout(once, every);
+      isRepeat = true;
+      if (intervalMs > 0) timer = window.setTimeout(poll, intervalMs);
     };
-    void once();
+    void poll();
     return () => {
-      over = true;
+      cancelled = true;
       clearTimeout(timer);
-      document.removeEventListener("visibilitychange", once);
+      document.removeEventListener("visibilitychange", poll);
     };
-  }, needs);
+  }, dependencies);
   return { value, problem };
 }

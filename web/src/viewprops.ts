@@ -1,10 +1,10 @@
-import type { About, Figures } from "./look.ts";
-import type { Change, Shown } from "./state.ts";
+import type { ProfileInfo, ViewData } from "./viewdata.ts";
+import type { Change, ViewState } from "./state.ts";
 
 /** The properties of each view of a profile. */
-export interface ViewProps<V extends keyof Figures = keyof Figures> {
-  about: About;
-  figures: Figures[V];
-  shown: Shown;
+export interface ViewProps<V extends keyof ViewData = keyof ViewData> {
+  about: ProfileInfo;
+  data: ViewData[V];
+  shown: ViewState;
   change: Change;
 }

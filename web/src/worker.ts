@@ -1,48 +1,48 @@
-// The page's worker thread: it fetches profiles and computes the data of views (look.ts). The page calls it through
-// looks.ts.
+// The page's worker thread: it fetches profiles and computes the data of views (viewdata.ts). The page calls it through
+// useviewdata.ts.
 import type { Stacks } from "./answers.ts";
 import { api } from "./api.ts";
-import { type Look, type Question, buffersOf, lookAt } from "./look.ts";
+import { type ViewResult, type ViewRequest, transferables, computeView } from "./viewdata.ts";
 
-export interface Asked {
+export interface WorkerRequest {
   id: number;
-  question: Question;
+  request: ViewRequest;
   age: number; // ms: maximum age of the profile
 }
 
-export interface Answered {
+export interface WorkerResponse {
   id: number;
-  look?: Look;
-  problem?: string;
+  result?: ViewResult;
+  error?: string;
 }
 
 // The last profile, because most questions are about the same one.
-let kept: { key: string; stacks: Promise<Stacks>; came: number } | null = null;
-let newest = 0;
+let cachedProfile: { key: string; stacks: Promise<Stacks>; receivedAt: number } | null = null;
+let latestId = 0;
 
-function profile({ kind, at, base, rows, follows, round }: Question, age: number): Promise<Stacks> {
-  const key = JSON.stringify([kind, at, base, rows, follows, round]);
-  if (kept?.key === key && Date.now() - kept.came <= age) return kept.stacks;
-  const one = { key, stacks: api.stacks(kind, at, base, rows), came: Infinity };
-  kept = one;
-  one.stacks.then(() => (one.came = Date.now()), () => kept === one && (kept = null));
-  return one.stacks;
+function fetchProfile({ kind, at, base, rows, isLive, runNumber }: ViewRequest, age: number): Promise<Stacks> {
+  const key = JSON.stringify([kind, at, base, rows, isLive, runNumber]);
+  if (cachedProfile?.key === key && Date.now() - cachedProfile.receivedAt <= age) return cachedProfile.stacks;
+  const entry = { key, stacks: api.stacks(kind, at, base, rows), receivedAt: Infinity };
+  cachedProfile = entry;
+  entry.stacks.then(() => (entry.receivedAt = Date.now()), () => cachedProfile === entry && (cachedProfile = null));
+  return entry.stacks;
 }
 
 /** Only the latest question is answered, because typing a filter sends one question per letter. */
-async function answer({ id, question, age }: Asked): Promise<void> {
-  newest = id;
+async function answer({ id, request, age }: WorkerRequest): Promise<void> {
+  latestId = id;
   await new Promise((resolve) => setTimeout(resolve));
-  if (id !== newest) return;
-  let answered: Answered;
+  if (id !== latestId) return;
+  let response: WorkerResponse;
   try {
-    const stacks = await profile(question, age);
-    if (id !== newest) return;
-    answered = { id, look: lookAt(stacks, question) };
+    const stacks = await fetchProfile(request, age);
+    if (id !== latestId) return;
+    response = { id, result: computeView(stacks, request) };
   } catch (failure) {
-    answered = { id, problem: failure instanceof Error ? failure.message : String(failure) };
+    response = { id, error: failure instanceof Error ? failure.message : String(failure) };
   }
-  postMessage(answered, { transfer: answered.look ? buffersOf(answered.look) : [] });
+  postMessage(response, { transfer: response.result ? transferables(response.result) : [] });
 }
 
-addEventListener("message", (event: MessageEvent<Asked>) => void answer(event.data));
+addEventListener("message", (event: MessageEvent<WorkerRequest>) => void answer(event.data));

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { timeTicks } from "../model/format.ts";
 import { SavePicture } from "./picture.tsx";
 import { snapshot } from "./snapshot.ts";
-import { inTurn } from "./turns.ts";
+import { queueFrame } from "./framequeue.ts";
 
 export interface Line {
   label: string;
@@ -30,7 +30,7 @@ const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i);
 const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** i)).flat();
 
 /** Each line plus the lines below it. */
-function piled(lines: Line[]): (number | null)[][] {
+function stackLines(lines: Line[]): (number | null)[][] {
   const sums: (number | null)[][] = [];
   for (const line of lines) {
     const below = sums[sums.length - 1];
@@ -48,7 +48,7 @@ function options(props: Props, width: number): uPlot.Options {
     width,
     height: props.height ?? 220,
     cursor: { drag: { x: true, y: false } },
-    hooks: { setScale: [(chart, scale) => scale === "x" && props.onZoom?.(zoomOf(chart))] },
+    hooks: { setScale: [(chart, scale) => scale === "x" && props.onZoom?.(zoomRange(chart))] },
     axes: [
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, space: 70, values: (_, ticks, __, ___, step) => timeTicks(ticks, step) },
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), incrs: props.bytes ? POWERS : WHOLE },
@@ -73,56 +73,56 @@ function options(props: Props, width: number): uPlot.Options {
 }
 
 /** The visible time range, unless that is everything. */
-function zoomOf(chart: uPlot): { from: number; to: number } | null {
+function zoomRange(chart: uPlot): { from: number; to: number } | null {
   const seconds = chart.data[0];
   const { min, max } = chart.scales.x!;
   return min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!) ? { from: min, to: max } : null;
 }
 
 function data(props: Props): uPlot.AlignedData {
-  const values = props.stacked ? piled(props.lines).reverse() : props.lines.map((line) => line.values);
+  const values = props.stacked ? stackLines(props.lines).reverse() : props.lines.map((line) => line.values);
   return [props.seconds, ...values];
 }
 
 export function Chart(props: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
   useEffect(() => {
-    const element = place.current!;
+    const element = container.current!;
     const make = () => {
       chart.current?.destroy();
       chart.current = new uPlot(options(latest.current, element.clientWidth), data(latest.current), element);
     };
-    let forget = () => {};
+    let cancel = () => {};
     const observer = new ResizeObserver(() => {
-      forget();
-      if (chart.current?.width !== element.clientWidth) forget = inTurn(make);
+      cancel();
+      if (chart.current?.width !== element.clientWidth) cancel = queueFrame(make);
     });
     observer.observe(element);
     return () => {
       observer.disconnect();
-      forget();
+      cancel();
       chart.current?.destroy();
       chart.current = null;
     };
   }, []);
   // The charts of a page are drawn one after the other: all at once, with 6,000 points each, they would block the page.
-  useEffect(() => inTurn(() => {
+  useEffect(() => queueFrame(() => {
     // The legend's functions refer to the lines, so they are replaced together with them.
-    const one = chart.current;
-    if (!one) return;
-    options(props, one.width).series.forEach((series, i) => i > 0 && Object.assign(one.series[i]!, { value: series.value }));
-    const zoomed = zoomOf(one) !== null;
-    one.setData(data(props), !zoomed);
-    if (zoomed) one.redraw();
+    const plot = chart.current;
+    if (!plot) return;
+    options(props, plot.width).series.forEach((series, i) => i > 0 && Object.assign(plot.series[i]!, { value: series.value }));
+    const zoomed = zoomRange(plot) !== null;
+    plot.setData(data(props), !zoomed);
+    if (zoomed) plot.redraw();
   }));
   const last = props.lines.map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`).join(", ");
   return (
     <figure class="chart">
-      <figcaption><span>{props.caption ?? props.title}</span> <SavePicture name={`seemalloc.${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`} of={props.title} pixels draw={() => snapshot(place.current!.parentElement!)} /></figcaption>
-      <div ref={place} role="img" aria-label={`${props.title}: now ${last}`} />
+      <figcaption><span>{props.caption ?? props.title}</span> <SavePicture name={`seemalloc.${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`} of={props.title} pixels draw={() => snapshot(container.current!.parentElement!)} /></figcaption>
+      <div ref={container} role="img" aria-label={`${props.title}: now ${last}`} />
     </figure>
   );
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Node } from "../model/stacks.ts";
-import { type Look, hit, layout, modulesOf, svgOf } from "./flame.ts";
+import { type FlameStyle, boxAt, layout, modulesOf, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
@@ -17,10 +17,10 @@ test("boxes lie inside of their caller's, by their share", () => {
   assert.equal(rows, 3);
   assert.deepEqual(boxes.map((box) => [box.node.name, box.x, box.y, box.width]),
     [["all", 0, 0, 1000], ["a", 0, 1, 500], ["b", 500, 1, 300], ["c", 500, 2, 100]]);
-  assert.equal(hit(boxes, rows, false, 650, 25)?.node.name, "b");
-  assert.equal(hit(boxes, rows, false, 900, 25), null);
-  assert.equal(hit(boxes, rows, true, 650, 25)?.node.name, "b", "the middle row of three is the same upside down");
-  assert.equal(hit(boxes, rows, true, 550, 5)?.node.name, "c");
+  assert.equal(boxAt(boxes, rows, false, 650, 25)?.node.name, "b");
+  assert.equal(boxAt(boxes, rows, false, 900, 25), null);
+  assert.equal(boxAt(boxes, rows, true, 650, 25)?.node.name, "b", "the middle row of three is the same upside down");
+  assert.equal(boxAt(boxes, rows, true, 550, 5)?.node.name, "c");
 });
 
 test("zoomed in, callers are as wide as the picture", () => {
@@ -47,7 +47,7 @@ test("100,000 frames that are too narrow to be seen are left out", () => {
 test("as SVG, each box has its place, its colour and what it means; names are text", () => {
   const root = node("all", 100, 50, [node("a<script>&\u0001", 60, 0), node("b", 40, 50)]);
   const { boxes, rows } = layout(root, 500, true);
-  const look: Look = { width: 500, up: false, byChange: true, search: null, dark: false, chosen: null };
+  const look: FlameStyle = { width: 500, rootAtBottom: false, byChange: true, search: null, dark: false, selected: null };
   const svg = svgOf(boxes, rows, look, (one) => `${one.name}: ${one.total}`);
   assert.equal(svg.match(/<g>/g)?.length, 3);
   assert.ok(svg.includes("<title>b: 40</title>"), svg);
@@ -56,7 +56,7 @@ test("as SVG, each box has its place, its colour and what it means; names are te
   assert.match(fills(svg)[1]!, /^hsl\(8 85%/, "all of it is new: red");
   assert.match(fills(svg)[2]!, /^hsl\(212 /, "shrunk: blue");
   assert.notDeepEqual(fills(svgOf(boxes, rows, { ...look, byChange: false }, () => "")), fills(svg));
-  assert.match(svgOf(boxes, rows, { ...look, up: true }, () => ""), /y="20" width="499.5"/, "flames have their root at the bottom");
+  assert.match(svgOf(boxes, rows, { ...look, rootAtBottom: true }, () => ""), /y="20" width="499.5"/, "flames have their root at the bottom");
 });
 
 test("losses are as wide as gains", () => {

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Graph } from "../model/graph.ts";
-import { layout, letterOf, pathOf, shapeOf, wrapped } from "./graph.ts";
+import { layout, fontSizeFor, svgPath, layoutKey, wrapName } from "./graph.ts";
 
 function made(edges: [string, string, number][]): Graph {
   const names = [...new Set(edges.flatMap(([from, to]) => [from, to]))];
   return {
     nodes: names.map((name) => ({ name, file: "", module: "", flat: 0, cum: 10, flatBase: 0, cumBase: 0 })),
     edges: edges.map(([from, to, value]) => ({ from, to, value, base: 0, indirect: false })),
-    whole: 100, nodesLeft: 0, edgesLeft: 0,
+    total: 100, omittedNodes: 0, omittedEdges: 0,
   };
 }
 
 test("callers lie above, and no two boxes on top of each other", () => {
-  const { boxes, ways, width, height } = layout(made([["main", "a", 5], ["main", "b", 5], ["a", "c", 5], ["b", "c", 5], ["c", "a", 1]]));
+  const { boxes, edges: ways, width, height } = layout(made([["main", "a", 5], ["main", "b", 5], ["a", "c", 5], ["b", "c", 5], ["c", "a", 1]]));
   const at = new Map(boxes.map((box) => [box.name, box]));
   assert.ok(at.get("main")!.y < at.get("a")!.y && at.get("main")!.y < at.get("b")!.y && at.get("b")!.y < at.get("c")!.y);
   for (const one of boxes) {
@@ -24,7 +24,7 @@ test("callers lie above, and no two boxes on top of each other", () => {
     }
   }
   assert.equal(ways.length, 5, "also the one that closes a circle");
-  for (const way of ways) assert.match(pathOf(way.points), /^M[\d.,-]+( Q[\d.,-]+ [\d.,-]+)+$|^M[\d.,-]+ L[\d.,-]+$/);
+  for (const way of ways) assert.match(svgPath(way.points), /^M[\d.,-]+( Q[\d.,-]+ [\d.,-]+)+$|^M[\d.,-]+ L[\d.,-]+$/);
 });
 
 test("names like those of JavaScript's own are names", () => {
@@ -35,15 +35,15 @@ test("nothing to draw", () => assert.deepEqual(layout(made([])).boxes, []));
 
 test("small changes leave the picture as it is", () => {
   const [before, after, other] = [made([["a", "b", 10]]), made([["a", "b", 11]]), made([["a", "c", 10]])];
-  assert.equal(shapeOf(before), shapeOf(after));
-  assert.notEqual(shapeOf(before), shapeOf(other));
-  assert.deepEqual([0, 0.07, 0.3, 0.6, 1].map(letterOf), [11, 14, 17, 20, 20]);
+  assert.equal(layoutKey(before), layoutKey(after));
+  assert.notEqual(layoutKey(before), layoutKey(other));
+  assert.deepEqual([0, 0.07, 0.3, 0.6, 1].map(fontSizeFor), [11, 14, 17, 20, 20]);
 });
 
 test("long names are cut where words end", () => {
-  assert.deepEqual(wrapped("std::unordered_map<std::string, int>::operator[]"), ["std::unordered_map<std::string, ", "int>::operator[]"]);
-  assert.deepEqual(wrapped("x".repeat(200)).map((line) => line.length), [34, 34, 34]);
-  assert.deepEqual(wrapped("main"), ["main"]);
+  assert.deepEqual(wrapName("std::unordered_map<std::string, int>::operator[]"), ["std::unordered_map<std::string, ", "int>::operator[]"]);
+  assert.deepEqual(wrapName("x".repeat(200)).map((line) => line.length), [34, 34, 34]);
+  assert.deepEqual(wrapName("main"), ["main"]);
 });
 
 test("eighty functions and two hundred calls are laid out in less than three seconds of a processor", () => {

@@ -1,6 +1,6 @@
 // The heap map on canvases: cells for all regions, and strips for the spans of some regions.
 import type { MapPart, MapRegion } from "../answers.ts";
-import { type Grid, type Sum, occupancy, whole } from "../model/heapmap.ts";
+import { type Grid, type RegionSums, occupancy, totalBytes } from "../model/heapmap.ts";
 
 export const STRIP = 26; // px per region
 export const STRIP_GAP = 4;
@@ -10,16 +10,16 @@ export const FREE = "#f59e0b";
 export const DIRTY = "#8b8b8b";
 export const LARGE = "#0d9488";
 
-export interface Paint {
+export interface HeapMapStyle {
   dark: boolean;
   byClass: boolean;
-  has?: (part: MapPart) => boolean; // all others are drawn faint; absent: all are drawn alike
+  isSelected?: (part: MapPart) => boolean; // all others are drawn faint; absent: all are drawn alike
 }
 
-const FAINT = 0.12;
+const FAINT_ALPHA = 0.12;
 
 /** One hue for each doubling of the size, with shades in between. */
-export function ofClass(size: number, dark: boolean): string {
+export function sizeClassColour(size: number, dark: boolean): string {
   if (size <= 0) return size < 0 ? "transparent" : LARGE;
   const step = Math.log2(size);
   const hue = Math.round((step - 3) * 47) % 360;
@@ -41,14 +41,14 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
  * Each cell is filled from the bottom: live, free in spans, free pages that have not been purged; the rest has
  * no memory.
  */
-export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[], shape: Grid, chosen: number, paint: Paint): void {
-  const context = prepare(canvas, width, shape.rows * shape.size);
-  const inner = shape.size - 1;
+export function drawCells(canvas: HTMLCanvasElement, width: number, cells: RegionSums[], shape: Grid, selected: number, style: HeapMapStyle): void {
+  const context = prepare(canvas, width, shape.rows * shape.cellSize);
+  const inner = shape.cellSize - 1;
   cells.forEach((cell, i) => {
-    const x = (i % shape.columns) * shape.size;
-    const bottom = Math.floor(i / shape.columns) * shape.size + inner;
-    const all = Math.max(1, whole(cell));
-    context.fillStyle = paint.dark ? "#2b2b2b" : "#e7e5e4";
+    const x = (i % shape.columns) * shape.cellSize;
+    const bottom = Math.floor(i / shape.columns) * shape.cellSize + inner;
+    const all = Math.max(1, totalBytes(cell));
+    context.fillStyle = style.dark ? "#2b2b2b" : "#e7e5e4";
     context.fillRect(x, bottom - inner, inner, inner);
     let y = bottom;
     const fill = (part: number, colour: string) => {
@@ -57,15 +57,15 @@ export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[]
       context.fillStyle = colour;
       context.fillRect(x, y, inner, height);
     };
-    fill(cell.live, paint.byClass ? ofClass(cell.most, paint.dark) : LIVE);
+    fill(cell.live, style.byClass ? sizeClassColour(cell.mainBlockSize, style.dark) : LIVE);
     fill(cell.free, FREE);
     fill(cell.dirty, DIRTY);
     if (cell.huge > 0 && inner >= 6) {
-      context.fillStyle = paint.dark ? "#fff" : "#000";
+      context.fillStyle = style.dark ? "#fff" : "#000";
       context.fillRect(x, bottom - inner, inner, 2);
     }
-    if (i === chosen) {
-      context.strokeStyle = paint.dark ? "#fff" : "#000";
+    if (i === selected) {
+      context.strokeStyle = style.dark ? "#fff" : "#000";
       context.lineWidth = 2;
       context.strokeRect(x + 1, bottom - inner + 1, inner - 2, inner - 2);
     }
@@ -74,8 +74,8 @@ export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[]
 
 const PAGES = 256;
 
-function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, page: number, osPages: number, paint: Paint): void {
-  const alpha = paint.has && !paint.has(part) ? FAINT : 1;
+function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, page: number, osPages: number, style: HeapMapStyle): void {
+  const alpha = style.isSelected && !style.isSelected(part) ? FAINT_ALPHA : 1;
   context.globalAlpha = alpha;
   const x = part.page * page;
   const width = Math.max(1, part.pages * page - (part.pages * page > 4 ? 1 : 0));
@@ -85,12 +85,12 @@ function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, p
       context.fillStyle = DIRTY;
       context.fillRect(x, y + STRIP / 3, width, (2 * STRIP) / 3);
     } else if (part.is === "purged") {
-      context.fillStyle = paint.dark ? "#555" : "#bbb";
+      context.fillStyle = style.dark ? "#555" : "#bbb";
       context.fillRect(x, y + STRIP - 2, width, 2);
     }
     return;
   }
-  const colour = ofClass(part.size ?? 0, paint.dark);
+  const colour = sizeClassColour(part.size ?? 0, style.dark);
   context.globalAlpha = 0.28 * alpha;
   context.fillStyle = colour;
   context.fillRect(x, y, width, STRIP);
@@ -98,36 +98,36 @@ function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, p
   const height = full === 0 ? 0 : Math.max(2, STRIP * full);
   context.fillRect(x, y + STRIP - height, width, height);
   // Purged holes, which have no memory.
-  context.fillStyle = paint.dark ? "#161616" : "#fff";
+  context.fillStyle = style.dark ? "#161616" : "#fff";
   for (let i = 0; i < 32 && part.holes; i++) {
     if ((part.holes >>> i) & 1) context.fillRect(x + i * page * osPages, y, Math.max(1, page * osPages), STRIP / 2);
   }
 }
 
-export interface Chosen {
+export interface PartPosition {
   region: number;
   part: number;
 }
 
-export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: MapRegion[], osPages: number, chosen: Chosen | null, paint: Paint): void {
+export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: MapRegion[], osPages: number, selected: PartPosition | null, style: HeapMapStyle): void {
   const context = prepare(canvas, width, regions.length * (STRIP + STRIP_GAP));
   const page = width / PAGES;
   regions.forEach((region, row) => {
     const y = row * (STRIP + STRIP_GAP);
-    context.fillStyle = paint.dark ? "#242424" : "#f1f0ef";
+    context.fillStyle = style.dark ? "#242424" : "#f1f0ef";
     context.fillRect(0, y, width, STRIP);
-    for (const part of region.parts ?? []) drawPart(context, part, y, page, osPages, paint);
+    for (const part of region.parts ?? []) drawPart(context, part, y, page, osPages, style);
     context.globalAlpha = 1;
     if (region.huge) {
-      context.fillStyle = paint.dark ? "#fff" : "#000";
+      context.fillStyle = style.dark ? "#fff" : "#000";
       context.fillRect(0, y + STRIP, width, 2);
     }
   });
-  const part = chosen && regions[chosen.region]?.parts?.[chosen.part];
-  if (chosen && part) {
-    context.strokeStyle = paint.dark ? "#fff" : "#000";
+  const part = selected && regions[selected.region]?.parts?.[selected.part];
+  if (selected && part) {
+    context.strokeStyle = style.dark ? "#fff" : "#000";
     context.lineWidth = 2;
-    context.strokeRect(part.page * page + 1, chosen.region * (STRIP + STRIP_GAP) + 1, Math.max(2, part.pages * page - 2), STRIP - 2);
+    context.strokeRect(part.page * page + 1, selected.region * (STRIP + STRIP_GAP) + 1, Math.max(2, part.pages * page - 2), STRIP - 2);
   }
 }
 

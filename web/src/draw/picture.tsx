@@ -1,11 +1,11 @@
 // "save picture": saves a drawing as SVG or PNG.
 import { useState } from "preact/hooks";
-import { type Drawn, savePng, saveSvg } from "./save.ts";
+import { type Picture, savePng, saveSvg } from "./save.ts";
 
 interface Props {
   name: string; // of the file
   of?: string; // for screen readers, if there are several
-  draw: () => Drawn;
+  draw: () => Picture;
   pixels?: boolean; // PNG only, because it is drawn on a canvas
 }
 

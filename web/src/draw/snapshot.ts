@@ -1,34 +1,34 @@
 // Renders a part of the page as SVG: its texts, lines and coloured boxes at their positions, drawings unchanged, and
 // canvases as images. Controls are left out.
-import { type Drawn, escaped } from "./save.ts";
+import { type Picture, escapeXml } from "./save.ts";
 
-const LEFT_OUT = "button:not(.link), label, select, input, .save, .u-over";
+const EXCLUDED = "button:not(.link), label, select, input, .save, .u-over";
 const MARGIN = 8; // px around it
 
-interface Place {
+interface Rect {
   x: number;
   y: number;
   width: number;
   height: number;
 }
 
-const known = new Map<string, string>();
+const colourCache = new Map<string, string>();
 
 /** Converts any CSS colour to attributes that all SVG viewers support; "": invisible. */
 function paint(colour: string): string {
-  let text = known.get(colour);
+  let text = colourCache.get(colour);
   if (text === undefined) {
     const context = new OffscreenCanvas(1, 1).getContext("2d")!;
     context.fillStyle = colour;
     context.fillRect(0, 0, 1, 1);
     const [red, green, blue, alpha] = context.getImageData(0, 0, 1, 1).data as unknown as [number, number, number, number];
     text = alpha === 0 ? "" : `fill="rgb(${red},${green},${blue})"${alpha < 255 ? ` fill-opacity="${(alpha / 255).toFixed(2)}"` : ""}`;
-    known.set(colour, text);
+    colourCache.set(colour, text);
   }
   return text;
 }
 
-function attributes(place: Partial<Place>): string {
+function attributes(place: Partial<Rect>): string {
   return Object.entries(place).map(([name, value]) => `${name}="${Math.round(10 * value) / 10}"`).join(" ");
 }
 
@@ -59,17 +59,17 @@ function linesOf(text: Text): { text: string; place: DOMRect }[] {
 }
 
 /** A picture of an element with all its visible content. */
-export function snapshot(root: Element): Drawn {
+export function snapshot(root: Element): Picture {
   const origin = root.getBoundingClientRect();
   const parts: string[] = [];
   let [width, height] = [origin.width, 0];
-  const at = ({ x, y, width: wide, height: high }: Place): Place => {
+  const at = ({ x, y, width: wide, height: high }: Rect): Rect => {
     const place = { x: x - origin.x + MARGIN, y: y - origin.y + MARGIN, width: wide, height: high };
     width = Math.max(width, place.x + wide - MARGIN); // a wide table is scrolled on the page
     height = Math.max(height, place.y + high - MARGIN);
     return place;
   };
-  const box = (place: Place, fill: string) => fill && place.width > 0 && place.height > 0 && parts.push(`<rect ${attributes(at(place))} ${fill}/>`);
+  const box = (place: Rect, fill: string) => fill && place.width > 0 && place.height > 0 && parts.push(`<rect ${attributes(at(place))} ${fill}/>`);
   const edges = (style: CSSStyleDeclaration, { x, y, width: wide, height: high }: DOMRect) => {
     for (const side of ["Top", "Right", "Bottom", "Left"] as const) {
       const thick = style[`border${side}Style`] === "none" ? 0 : parseFloat(style[`border${side}Width`]);
@@ -84,12 +84,12 @@ export function snapshot(root: Element): Drawn {
     const bold = Number(style.fontWeight) > 500 ? ' font-weight="600"' : "";
     for (const line of linesOf(text)) {
       const { x, y, width: wide, height: high } = at(line.place);
-      parts.push(`<text ${attributes({ x, y: y + high / 2 + 0.35 * size })} textLength="${wide.toFixed(1)}" lengthAdjust="spacingAndGlyphs" font-size="${size}" font-family="${escaped(style.fontFamily)}"${bold} ${paint(style.color)}>${escaped(line.text)}</text>`);
+      parts.push(`<text ${attributes({ x, y: y + high / 2 + 0.35 * size })} textLength="${wide.toFixed(1)}" lengthAdjust="spacingAndGlyphs" font-size="${size}" font-family="${escapeXml(style.fontFamily)}"${bold} ${paint(style.color)}>${escapeXml(line.text)}</text>`);
     }
   };
   const walk = (node: Node): void => {
     if (node instanceof Text) return write(node);
-    if (!(node instanceof Element) || node.matches(LEFT_OUT) || !node.checkVisibility({ visibilityProperty: true })) return;
+    if (!(node instanceof Element) || node.matches(EXCLUDED) || !node.checkVisibility({ visibilityProperty: true })) return;
     const style = getComputedStyle(node);
     const rect = node.getBoundingClientRect();
     if (node instanceof SVGSVGElement) {

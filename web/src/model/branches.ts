@@ -4,12 +4,12 @@
 import { hash } from "./hash.ts";
 
 /** The hash of a branch, computed from that of its parent. The root's is that of "". */
-export function sign(parent: string, name: string): string {
+export function branchId(parent: string, name: string): string {
   return hash(`${parent}\n${name}`).toString(36);
 }
 
 /** The state of each listed branch: true is open. Invalid text in the address is ignored. */
-export function parse(text: string): Map<string, boolean> {
+export function parseBranches(text: string): Map<string, boolean> {
   const known = new Map<string, boolean>();
   for (const one of text.split(".")) {
     const found = /^(-?)([0-9a-z]{1,7})$/.exec(one);
@@ -19,9 +19,9 @@ export function parse(text: string): Map<string, boolean> {
 }
 
 /** The list after a branch was opened or closed. usual: its default state. */
-export function changed(text: string, branch: string, open: boolean, usual: boolean): string {
-  const known = parse(text);
+export function toggleBranch(text: string, branch: string, open: boolean, defaultOpen: boolean): string {
+  const known = parseBranches(text);
   known.delete(branch);
-  if (open !== usual) known.set(branch, open);
+  if (open !== defaultOpen) known.set(branch, open);
   return [...known].map(([name, isOpen]) => (isOpen ? name : `-${name}`)).join(".");
 }

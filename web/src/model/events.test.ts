@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { TraceEvent } from "../answers.ts";
-import { chosenOf, problemOf } from "./events.ts";
+import { filterEvents, filterError } from "./events.ts";
 
 const event = (id: number, thread: number, thread_name: string, ...stack: string[]): TraceEvent =>
   ({ id, time_s: 0, call: "mmap", reason: "huge", bytes: 1, ns: 1, thread, thread_name, stack });
@@ -10,7 +10,7 @@ const EVENTS = [event(1, 100, "main", "filled f.cc:1", "grows f.cc:2"), event(2,
 const NONE = { focus: "", ignore: "", thread: "" };
 
 test("calls are chosen by the functions of their stacks and by their threads", () => {
-  const ids = (chosen: Partial<typeof NONE>) => chosenOf(EVENTS, { ...NONE, ...chosen }).map((one) => one.id);
+  const ids = (chosen: Partial<typeof NONE>) => filterEvents(EVENTS, { ...NONE, ...chosen }).map((one) => one.id);
   assert.deepEqual(ids({}), [1, 2, 3]);
   assert.deepEqual(ids({ focus: "GROWS" }), [1]);
   assert.deepEqual(ids({ focus: "main" }), [], "not by a file's name");
@@ -23,8 +23,8 @@ test("calls are chosen by the functions of their stacks and by their threads", (
 });
 
 test("a pattern that cannot be read chooses nothing, and is said", () => {
-  assert.deepEqual(chosenOf(EVENTS, { ...NONE, focus: "(", thread: "[" }).length, 3);
-  assert.equal(problemOf(NONE), "");
-  assert.match(problemOf({ ...NONE, focus: "(", thread: "[" }), /^focus=\(: expected a regular expression/);
-  assert.match(problemOf({ ...NONE, thread: "[" }), /^thread=\[: expected a regular expression/);
+  assert.deepEqual(filterEvents(EVENTS, { ...NONE, focus: "(", thread: "[" }).length, 3);
+  assert.equal(filterError(NONE), "");
+  assert.match(filterError({ ...NONE, focus: "(", thread: "[" }), /^focus=\(: expected a regular expression/);
+  assert.match(filterError({ ...NONE, thread: "[" }), /^thread=\[: expected a regular expression/);
 });

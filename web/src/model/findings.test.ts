@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { SEEN, functionOf } from "./findings.ts";
+import { FINDING_VIEWS, functionAt } from "./findings.ts";
 
 test("each of doctor's findings has its view", () => {
   const ids = [...readFileSync("../tool/doctor/checks.go", "utf8").matchAll(/^\t\{"([a-z-]+)",/gm)].map((match) => match[1]!);
   assert.ok(ids.length >= 9, `${ids}`);
-  assert.deepEqual(Object.keys(SEEN).sort(), ids.sort());
+  assert.deepEqual(Object.keys(FINDING_VIEWS).sort(), ids.sort());
 });
 
 test("a place is a function, with or without its line", () => {
-  assert.equal(functionOf("main shop.cc:7"), "main");
-  assert.equal(functionOf("operator new(unsigned long)"), "operator new(unsigned long)");
+  assert.equal(functionAt("main shop.cc:7"), "main");
+  assert.equal(functionAt("operator new(unsigned long)"), "operator new(unsigned long)");
 });

@@ -1,7 +1,7 @@
 // Where each of doctor's findings (tool/doctor/checks.go) is visible: the view, and the kind of profile and its values
 // if applicable.
 
-export const SEEN: Record<string, { view: string; kind?: string; type?: string }> = {
+export const FINDING_VIEWS: Record<string, { view: string; kind?: string; type?: string }> = {
   "purge-storm": { view: "kernel" },
   fragmentation: { view: "map" },
   "only-frees": { view: "functions", kind: "remote" },
@@ -15,6 +15,6 @@ export const SEEN: Record<string, { view: string; kind?: string; type?: string }
 };
 
 /** The function in a place "name file:line". */
-export function functionOf(place: string): string {
-  return place.replace(/ [^ ]*:\d+$/, "");
+export function functionAt(location: string): string {
+  return location.replace(/ [^ ]*:\d+$/, "");
 }

@@ -26,7 +26,7 @@ export function plusMinus(error: number | null, unit: string, after = ""): strin
 }
 
 /** The standard error of a difference. */
-export function together(a: number | null, b: number | null): number | null {
+export function differenceError(a: number | null, b: number | null): number | null {
   return a === null || b === null ? null : Math.hypot(a, b);
 }
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../answers.ts";
-import { exactly, graph, heaviest } from "./graph.ts";
-import { lines, table } from "./stacks.ts";
+import { exactPattern, callGraph, heaviest } from "./graph.ts";
+import { selectStacks, functionTable } from "./stacks.ts";
 
 // main → parse → node; main → serve → serve → cache; main → serve; freed: main → parse.
 const STACKS: Stacks = {
@@ -13,41 +13,41 @@ const STACKS: Stacks = {
   values: [[100], [300], [50], [0]],
   base: undefined,
 };
-const ALL = { nodes: 0, edges: 0, most: 100 };
+const ALL = { nodes: 0, edges: 0, maxNodes: 100 };
 const told = (one: { from: string; to: string; value: number; indirect: boolean }) => `${one.from}→${one.to} ${one.value}${one.indirect ? "~" : ""}`;
 
 test("edges carry what goes through them; recursion has none to itself", () => {
-  const { nodes, edges, whole } = graph(STACKS, lines(STACKS, 0), ALL);
+  const { nodes, edges, total: whole } = callGraph(STACKS, selectStacks(STACKS, 0), ALL);
   assert.equal(whole, 450);
   assert.deepEqual(nodes.map((node) => [node.name, node.flat, node.cum]), [["main", 0, 450], ["serve", 50, 350], ["cache", 300, 300], ["node", 100, 100], ["parse", 0, 100]]);
   assert.deepEqual(edges.map(told).sort(), ["main→parse 100", "main→serve 350", "parse→node 100", "serve→cache 300"]);
 });
 
 test("a call over functions that are left out is an edge that says so", () => {
-  const hidden = graph(STACKS, lines(STACKS, 0), { ...ALL, most: 3 });
+  const hidden = callGraph(STACKS, selectStacks(STACKS, 0), { ...ALL, maxNodes: 3 });
   assert.deepEqual(hidden.edges.map(told).sort(), ["main→serve 350", "serve→cache 300"]);
-  assert.equal(hidden.nodesLeft, 2);
+  assert.equal(hidden.omittedNodes, 2);
   const skip: Stacks = { ...STACKS, stacks: [[0, 1, 2], [0, 3, 3, 4], [0, 2], [0]], values: [[100], [10], [50], [0]] };
-  const over = graph(skip, lines(skip, 0), { ...ALL, most: 2 });
+  const over = callGraph(skip, selectStacks(skip, 0), { ...ALL, maxNodes: 2 });
   assert.deepEqual(over.edges.map(told), ["main→node 150~"]);
 });
 
 test("limits are shares of the total", () => {
-  assert.deepEqual(graph(STACKS, lines(STACKS, 0), { ...ALL, nodes: 0.5 }).nodes.map((node) => node.name), ["main", "serve", "cache"]);
-  const few = graph(STACKS, lines(STACKS, 0), { ...ALL, edges: 0.5 });
+  assert.deepEqual(callGraph(STACKS, selectStacks(STACKS, 0), { ...ALL, nodes: 0.5 }).nodes.map((node) => node.name), ["main", "serve", "cache"]);
+  const few = callGraph(STACKS, selectStacks(STACKS, 0), { ...ALL, edges: 0.5 });
   assert.deepEqual(few.edges.map(told).sort(), ["main→serve 350", "serve→cache 300"]);
-  assert.equal(few.edgesLeft, 2);
+  assert.equal(few.omittedEdges, 2);
 });
 
 test("of a change, what is gone is there", () => {
   const change: Stacks = { ...STACKS, base: [[100], [0], [0], [70]] };
-  const { nodes, edges } = graph(change, lines(change, 0), ALL);
+  const { nodes, edges } = callGraph(change, selectStacks(change, 0), ALL);
   assert.equal(nodes.find((node) => node.name === "parse")!.cumBase, 170);
   assert.deepEqual(edges.find((edge) => edge.to === "parse"), { from: "main", to: "parse", value: 100, base: 170, indirect: false });
 });
 
 test("the heaviest way", () => {
-  const { edges } = graph(STACKS, lines(STACKS, 0), ALL);
+  const { edges } = callGraph(STACKS, selectStacks(STACKS, 0), ALL);
   assert.equal(heaviest(edges, "main", "out")?.to, "serve");
   assert.equal(heaviest(edges, "cache", "in")?.from, "serve");
   assert.equal(heaviest(edges, "main", "in"), null);
@@ -55,8 +55,8 @@ test("the heaviest way", () => {
 
 test("a name as a pattern matches itself alone", () => {
   for (const name of ["std::vector<int*>::push_back(int* const&)", "operator[]", "a+b|c", "{closure#0}", "$x^"]) {
-    assert.ok(new RegExp(exactly(name)).test(name), name);
-    assert.ok(!new RegExp(exactly(name)).test(name + "2"), name);
+    assert.ok(new RegExp(exactPattern(name)).test(name), name);
+    assert.ok(!new RegExp(exactPattern(name)).test(name + "2"), name);
   }
 });
 
@@ -68,9 +68,9 @@ test("nodes of random profiles are the table's, and no node has less than one of
     const frames = Array.from({ length: 12 }, (_, i) => ({ n: `f${i}` }));
     const stacks = Array.from({ length: 40 }, () => Array.from({ length: 1 + Math.floor(next() * 8) }, () => Math.floor(next() * 12)));
     const profile: Stacks = { ...STACKS, frames, stacks, values: stacks.map(() => [1 + Math.floor(next() * 1000)]) };
-    const all = lines(profile, 0);
-    const { nodes, edges } = graph(profile, all, ALL);
-    const rows = new Map(table(profile, all).map((row) => [row.name, row]));
+    const all = selectStacks(profile, 0);
+    const { nodes, edges } = callGraph(profile, all, ALL);
+    const rows = new Map(functionTable(profile, all).map((row) => [row.name, row]));
     assert.equal(nodes.length, rows.size);
     for (const edge of edges) {
       assert.ok(edge.value <= Math.min(rows.get(edge.from)!.cum, rows.get(edge.to)!.cum), `seed ${seed}`);

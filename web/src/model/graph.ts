@@ -2,7 +2,7 @@
 // small nodes and edges are left out; calls through a function that was left out are merged into one edge, marked as
 // indirect. Pure functions.
 import type { Stacks } from "../answers.ts";
-import { type Line, type Row, nameNumbers, table, total, weight } from "./stacks.ts";
+import { type SelectedStack, type FunctionRow, nameNumbers, functionTable, sumStacks, weight } from "./stacks.ts";
 
 export interface Edge {
   from: string;
@@ -12,22 +12,22 @@ export interface Edge {
   indirect: boolean; // functions between the two are left out
 }
 
-export interface Limits {
+export interface GraphLimits {
   nodes: number; // functions with less than this share of the total are left out
   edges: number; // the same for calls
-  most: number; // maximum number of functions, the largest
+  maxNodes: number; // maximum number of functions, the largest
 }
 
 export interface Graph {
-  nodes: Row[]; // the largest first
+  nodes: FunctionRow[]; // the largest first
   edges: Edge[];
-  whole: number; // base of percentages
-  nodesLeft: number; // number of nodes left out
-  edgesLeft: number;
+  total: number; // base of percentages
+  omittedNodes: number; // number of nodes left out
+  omittedEdges: number;
 }
 
 /** A recursive function has no edge to itself. Each stack counts once per edge. */
-function calls(stacks: Stacks, all: Line[], kept: Set<string>): Edge[] {
+function graphEdges(stacks: Stacks, all: SelectedStack[], kept: Set<string>): Edge[] {
   const numbers = nameNumbers(stacks);
   const isKept: boolean[] = []; // by the number of the name
   stacks.frames.forEach((frame, index) => (isKept[numbers[index]!] = kept.has(frame.n)));
@@ -62,16 +62,16 @@ function calls(stacks: Stacks, all: Line[], kept: Set<string>): Edge[] {
   return [...edges.values()].map((found) => found.edge);
 }
 
-export function graph(stacks: Stacks, all: Line[], limits: Limits): Graph {
-  const sum = total(all);
+export function callGraph(stacks: Stacks, all: SelectedStack[], limits: GraphLimits): Graph {
+  const sum = sumStacks(all);
   const whole = weight(sum.value, sum.base);
-  const rows = table(stacks, all)
+  const rows = functionTable(stacks, all)
     .map((row) => ({ row, size: weight(row.cum, row.cumBase) }))
     .sort((a, b) => b.size - a.size || (a.row.name < b.row.name ? -1 : 1));
-  const nodes = rows.filter((one, place) => place < limits.most && one.size > 0 && one.size >= limits.nodes * whole).map((one) => one.row);
-  const edges = calls(stacks, all, new Set(nodes.map((node) => node.name)));
+  const nodes = rows.filter((one, place) => place < limits.maxNodes && one.size > 0 && one.size >= limits.nodes * whole).map((one) => one.row);
+  const edges = graphEdges(stacks, all, new Set(nodes.map((node) => node.name)));
   const kept = edges.filter((edge) => weight(edge.value, edge.base) > 0 && weight(edge.value, edge.base) >= limits.edges * whole);
-  return { nodes, edges: kept, whole, nodesLeft: rows.length - nodes.length, edgesLeft: edges.length - kept.length };
+  return { nodes, edges: kept, total: whole, omittedNodes: rows.length - nodes.length, omittedEdges: edges.length - kept.length };
 }
 
 /** The heaviest edge into or out of a function, or null. */
@@ -85,6 +85,6 @@ export function heaviest(edges: Edge[], name: string, direction: "in" | "out"): 
 }
 
 /** A regular expression that matches exactly this name. */
-export function exactly(name: string): string {
+export function exactPattern(name: string): string {
   return `^${name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
 }

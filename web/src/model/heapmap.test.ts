@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MapSums } from "../answers.ts";
-import { age, bitCount, describePart, describeSum, fragmentation, grid, partAt, pinnedBy, sums, whole } from "./heapmap.ts";
+import { formatAge, bitCount, describePart, describeSum, fragmentation, layoutGrid, partAt, pinFilter, sumRegions, totalBytes } from "./heapmap.ts";
 
 function mapOf(regions: number): MapSums {
   const columns = ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"];
@@ -15,21 +15,21 @@ function mapOf(regions: number): MapSums {
 test("cells add up to all regions, in order", () => {
   const map = mapOf(10);
   for (const each of [1, 3, 10, 100]) {
-    const cells = sums(map, each);
+    const cells = sumRegions(map, each);
     assert.equal(cells.length, Math.ceil(10 / each));
-    assert.equal(cells.reduce((sum, cell) => sum + whole(cell), 0), 10 * 2 * 1024 * 1024);
+    assert.equal(cells.reduce((sum, cell) => sum + totalBytes(cell), 0), 10 * 2 * 1024 * 1024);
     assert.equal(cells.reduce((sum, cell) => sum + cell.regions, 0), 10);
     assert.equal(cells.reduce((sum, cell) => sum + cell.huge, 0), 5);
   }
-  assert.equal(sums(map, 3)[1]!.first, 3);
-  assert.match(describeSum(map, sums(map, 1)[2]!), /^Region 0x600000: live 1.56 MiB.*10 spans, mostly large blocks$/);
-  assert.match(describeSum(map, sums(map, 4)[2]!), /^2 regions from 0x1200000: .*mostly blocks of 64 B, 1 on huge pages$/);
+  assert.equal(sumRegions(map, 3)[1]!.first, 3);
+  assert.match(describeSum(map, sumRegions(map, 1)[2]!), /^Region 0x600000: live 1.56 MiB.*10 spans, mostly large blocks$/);
+  assert.match(describeSum(map, sumRegions(map, 4)[2]!), /^2 regions from 0x1200000: .*mostly blocks of 64 B, 1 on huge pages$/);
 });
 
 test("a grid fits what it is given, and shares cells when it must", () => {
   for (const regions of [1, 7, 100, 3000, 51200, 1000000]) {
     for (const width of [300, 1200]) {
-      const { each, columns, rows, size } = grid(regions, width, 400);
+      const { regionsPerCell: each, columns, rows, cellSize: size } = layoutGrid(regions, width, 400);
       assert.ok(columns * size <= width && rows * size <= 400, `${regions} in ${width}: ${columns} x ${rows} of ${size}`);
       assert.ok(columns * rows * each >= regions);
       assert.ok(each === 1 || size === 7);
@@ -43,15 +43,15 @@ test("100 GiB are summed up well within a frame's work", () => {
   let quickest = Infinity;
   for (let tries = 0; tries < 20 && quickest >= 100; tries++) {
     const began = performance.now();
-    const { each } = grid(51200, 1200, 400);
-    assert.ok(sums(map, each).length <= 171 * 57);
+    const { regionsPerCell: each } = layoutGrid(51200, 1200, 400);
+    assert.ok(sumRegions(map, each).length <= 171 * 57);
     quickest = Math.min(quickest, performance.now() - began);
   }
   assert.ok(quickest < 100, `${quickest} ms`);
 });
 
 test("functions choose by the stack that pins, where one is known", () => {
-  const chosen = (focus: string, ignore: string) => [["filled", "grows"], ["filled", "serves"], undefined].map(pinnedBy({ focus, ignore }) ?? (() => null));
+  const chosen = (focus: string, ignore: string) => [["filled", "grows"], ["filled", "serves"], undefined].map(pinFilter({ focus, ignore }) ?? (() => null));
   assert.deepEqual(chosen("", ""), [null, null, null]);
   assert.deepEqual(chosen("GROWS", ""), [true, false, false]);
   assert.deepEqual(chosen("", "^serves$"), [true, false, true]);
@@ -65,6 +65,6 @@ test("parts are told in words", () => {
   assert.equal(describePart({ page: 0, pages: 1, is: "purged" }, 8192), "8.00 KiB: free pages that were purged recently");
   assert.equal(partAt({ region: "0x0", parts: [{ page: 0, pages: 4, is: "clean" }, small] }, 5), 1);
   assert.equal(bitCount(0xffffffff), 32);
-  assert.deepEqual([age(5), age(119000), age(7199000), age(90000000)], ["5 ms", "119 s", "120 min", "25 h"].map((text) => text.replace("120 min", "2 h")));
+  assert.deepEqual([formatAge(5), formatAge(119000), formatAge(7199000), formatAge(90000000)], ["5 ms", "119 s", "120 min", "25 h"].map((text) => text.replace("120 min", "2 h")));
   assert.equal(fragmentation({ live: 3, free: 1 }), 0.25);
 });

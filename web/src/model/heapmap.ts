@@ -1,10 +1,10 @@
 // The heap map: sums of regions, several per cell if there are many, and the parts of some regions. Pure functions.
 import type { MapPart, MapRegion, MapSums } from "../answers.ts";
 import { bytes, count } from "./format.ts";
-import { passes, pattern } from "./stacks.ts";
+import { matchesFilters, compilePattern } from "./stacks.ts";
 
 /** The memory of regions, in bytes. */
-export interface Sum {
+export interface RegionSums {
   first: number; // index of the region
   regions: number;
   live: number;
@@ -14,10 +14,10 @@ export interface Sum {
   empty: number; // free pages without memory
   huge: number; // regions on huge pages
   spans: number;
-  most: number; // block size with the most pages, in the region with the most used pages; 0: large blocks, -1: no spans
+  mainBlockSize: number; // block size with the most pages, in the region with the most used pages; 0: large blocks, -1: no spans
 }
 
-export function whole(sum: Sum): number {
+export function totalBytes(sum: RegionSums): number {
   return sum.live + sum.free + sum.holes + sum.dirty + sum.empty;
 }
 
@@ -31,15 +31,15 @@ function column(map: MapSums, name: string): number {
 }
 
 /** The sums of `each` consecutive regions. */
-export function sums(map: MapSums, each: number): Sum[] {
+export function sumRegions(map: MapSums, regionsPerCell: number): RegionSums[] {
   const [huge, spans, used, taken, dirty, lazy, purged, clean, live, free, holes, most] =
     ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"].map((name) => column(map, name)) as
       [number, number, number, number, number, number, number, number, number, number, number, number];
-  const out: Sum[] = [];
-  for (let first = 0; first < map.regions.length; first += each) {
-    const sum: Sum = { first, regions: 0, live: 0, free: 0, holes: 0, dirty: 0, empty: 0, huge: 0, spans: 0, most: -1 };
+  const out: RegionSums[] = [];
+  for (let first = 0; first < map.regions.length; first += regionsPerCell) {
+    const sum: RegionSums = { first, regions: 0, live: 0, free: 0, holes: 0, dirty: 0, empty: 0, huge: 0, spans: 0, mainBlockSize: -1 };
     let mostUsed = 0;
-    for (let i = first; i < Math.min(first + each, map.regions.length); i++) {
+    for (let i = first; i < Math.min(first + regionsPerCell, map.regions.length); i++) {
       const region = map.regions[i]!;
       sum.regions++;
       sum.live += region[live]!;
@@ -51,7 +51,7 @@ export function sums(map: MapSums, each: number): Sum[] {
       sum.spans += region[spans]!;
       if (region[used]! > mostUsed) {
         mostUsed = region[used]!;
-        sum.most = region[most]!;
+        sum.mainBlockSize = region[most]!;
       }
     }
     out.push(sum);
@@ -60,34 +60,34 @@ export function sums(map: MapSums, each: number): Sum[] {
 }
 
 export interface Grid {
-  each: number; // regions per cell
+  regionsPerCell: number; // regions per cell
   columns: number;
   rows: number;
-  size: number; // px per cell, including the gap
+  cellSize: number; // px per cell, including the gap
 }
 
 /**
  * The largest cells that fit for this many regions. If they would be too small to see, several regions share a
  * cell.
  */
-export function grid(regions: number, width: number, most: number): Grid {
+export function layoutGrid(regions: number, width: number, most: number): Grid {
   const least = 7;
   const largest = 34;
   for (let size = largest; size >= least; size--) {
     const columns = Math.max(1, Math.floor(width / size));
     const rows = Math.ceil(regions / columns);
-    if (rows * size <= most) return { each: 1, columns, rows: Math.max(1, rows), size };
+    if (rows * size <= most) return { regionsPerCell: 1, columns, rows: Math.max(1, rows), cellSize: size };
   }
   const columns = Math.max(1, Math.floor(width / least));
   const rows = Math.max(1, Math.floor(most / least));
   const each = Math.ceil(regions / (columns * rows));
-  return { each, columns, rows: Math.ceil(Math.ceil(regions / each) / columns), size: least };
+  return { regionsPerCell: each, columns, rows: Math.ceil(Math.ceil(regions / each) / columns), cellSize: least };
 }
 
-export function describeSum(map: MapSums, sum: Sum): string {
+export function describeSum(map: MapSums, sum: RegionSums): string {
   const address = map.addresses[sum.first] ?? "";
   const what = sum.regions === 1 ? `Region ${address}` : `${count(sum.regions)} regions from ${address}`;
-  const mostly = sum.most < 0 ? "no spans" : sum.most === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.most)}`;
+  const mostly = sum.mainBlockSize < 0 ? "no spans" : sum.mainBlockSize === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.mainBlockSize)}`;
   const huge = sum.huge === 0 ? "" : sum.regions === 1 ? ", on a huge page" : `, ${count(sum.huge)} on huge pages`;
   return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, purged in spans ${bytes(sum.holes)}, ` +
     `free pages not purged ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
@@ -107,13 +107,13 @@ export function blockSize(part: MapPart, pageBytes: number): number | null {
 }
 
 /** Whether a stack, if known, passes the function filters; undefined if no filter is set. */
-export function pinnedBy({ focus, ignore }: { focus: string; ignore: string }): ((stack: string[] | undefined) => boolean) | undefined {
-  const [wanted, unwanted] = [pattern(focus), pattern(ignore)];
-  return wanted || unwanted ? (stack) => passes(stack ?? [], wanted, unwanted) : undefined;
+export function pinFilter({ focus, ignore }: { focus: string; ignore: string }): ((stack: string[] | undefined) => boolean) | undefined {
+  const [wanted, unwanted] = [compilePattern(focus), compilePattern(ignore)];
+  return wanted || unwanted ? (stack) => matchesFilters(stack ?? [], wanted, unwanted) : undefined;
 }
 
 /** A duration, up to days, in readable form. */
-export function age(ms: number): string {
+export function formatAge(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 120) return `${seconds} s`;
@@ -122,7 +122,7 @@ export function age(ms: number): string {
   return `${Math.round(minutes / 60)} h`;
 }
 
-const FREE: Record<string, string> = {
+const FREE_PAGE_TEXTS: Record<string, string> = {
   dirty: "free pages, not purged",
   lazy: "free pages that the kernel may reclaim",
   purged: "free pages that were purged recently",
@@ -133,17 +133,17 @@ const FREE: Record<string, string> = {
 
 export function describePart(part: MapPart, pageBytes: number): string {
   const size = bytes(part.pages * pageBytes);
-  if (part.is in FREE) return `${size}: ${FREE[part.is]}`;
+  if (part.is in FREE_PAGE_TEXTS) return `${size}: ${FREE_PAGE_TEXTS[part.is]}`;
   if (part.is === "large") return `${size}: one large block${pinned(part)}`;
   const full = `${count(part.live ?? 0)} of ${count(part.blocks ?? 0)} blocks of ${bytes(part.size ?? 0)} live`;
   const kind = part.is === "sampled" ? "span of sampled blocks" : `${part.state ?? ""} span`.trim();
-  const idle = part.idle_ms === undefined ? "" : `, idle for ${age(part.idle_ms)}`;
+  const idle = part.idle_ms === undefined ? "" : `, idle for ${formatAge(part.idle_ms)}`;
   const gone = part.holes ? `, ${bitCount(part.holes)} OS pages purged` : "";
   return `${size}: ${kind}, ${full}${idle}${gone}${pinned(part)}`;
 }
 
 function pinned(part: MapPart): string {
-  return part.age_ms === undefined && !part.stack ? "" : `; the oldest sampled block is ${age(part.age_ms ?? 0)} old`;
+  return part.age_ms === undefined && !part.stack ? "" : `; the oldest sampled block is ${formatAge(part.age_ms ?? 0)} old`;
 }
 
 export function bitCount(bits: number): number {

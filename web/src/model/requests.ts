@@ -2,12 +2,12 @@
 import type { Request } from "../answers.ts";
 
 /** The share of the allocated bytes of a class that was not requested. */
-export function lost(one: Request | undefined): number {
+export function wastedShare(one: Request | undefined): number {
   return one && one.bytes > 0 ? Math.max(0, 1 - one.requested / one.bytes) : 0;
 }
 
 /** The blocks above the largest class, grouped by size rounded up to a power of two. */
-export function larger(all: Request[], largest: number): Request[] {
+export function groupLarge(all: Request[], largest: number): Request[] {
   const found = new Map<number, Request>();
   for (const one of all) {
     if (one.size <= largest) continue;
@@ -21,6 +21,6 @@ export function larger(all: Request[], largest: number): Request[] {
   return [...found.values()].sort((a, b) => a.size - b.size);
 }
 
-export function sum(all: Request[]): Request {
+export function sumRequests(all: Request[]): Request {
   return all.reduce((sums, one) => ({ size: 0, count: sums.count + one.count, bytes: sums.bytes + one.bytes, requested: sums.requested + one.requested }), { size: 0, count: 0, bytes: 0, requested: 0 });
 }

@@ -1,39 +1,39 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Point } from "../answers.ts";
-import { bytes, clock, count, percent, plusMinus, together } from "./format.ts";
-import { apart, joined, level, rate, seconds, sparkline } from "./series.ts";
+import { bytes, clock, count, percent, plusMinus, differenceError } from "./format.ts";
+import { insertGaps, appendPoints, valuesOf, ratePerSecond, timesInSeconds, sparkline } from "./series.ts";
 
 const point = (t: number, faults: number) => ({ t, faults }) as Point;
 
 test("rates are per second, whatever lies between two points", () => {
   const points = [point(1000, 10), point(2000, 30), point(4000, 40), point(5000, 5)];
-  assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 0], "a count that falls began anew");
+  assert.deepEqual(ratePerSecond(points, (p) => p.faults), [20, 20, 5, 0], "a count that falls began anew");
 });
 
 test("another process's counts are not this one's", () => {
   const points = [point(1000, 10), point(2000, 30), { ...point(3000, 1_000_030), run: 2 }, { ...point(4000, 1_000_035), run: 2 }];
-  assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 5]);
+  assert.deepEqual(ratePerSecond(points, (p) => p.faults), [20, 20, 5, 5]);
 });
 
 test("lines break between two processes", () => {
   const points = [point(1000, 10), point(2000, 30), { ...point(6000, 7), run: 2 }, { ...point(7000, 8), run: 2 }];
-  const looks = apart(points);
-  assert.deepEqual(seconds(looks), [1, 2, 4, 6, 7], "times rise");
-  assert.deepEqual(level(looks, (p) => p.faults), [10, 30, null, 7, 8]);
-  assert.deepEqual(rate(looks, (p) => p.faults), [20, 20, null, 1, 1]);
-  assert.deepEqual(apart(points.slice(0, 2)), points.slice(0, 2), "one process is in one piece");
-  assert.deepEqual(apart([]), []);
+  const looks = insertGaps(points);
+  assert.deepEqual(timesInSeconds(looks), [1, 2, 4, 6, 7], "times rise");
+  assert.deepEqual(valuesOf(looks, (p) => p.faults), [10, 30, null, 7, 8]);
+  assert.deepEqual(ratePerSecond(looks, (p) => p.faults), [20, 20, null, 1, 1]);
+  assert.deepEqual(insertGaps(points.slice(0, 2)), points.slice(0, 2), "one process is in one piece");
+  assert.deepEqual(insertGaps([]), []);
 });
 
 test("points that came twice are kept once", () => {
-  const all = joined([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)]);
+  const all = appendPoints([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)]);
   assert.deepEqual(all.map((p) => p.t), [1, 2, 3, 4]);
 });
 
 test("a day stays within bounds, with its beginning and each of the last seconds", () => {
   let all: Point[] = [];
-  for (let t = 1; t <= 86_400; t++) all = joined(all, [point(t, 0)], 600);
+  for (let t = 1; t <= 86_400; t++) all = appendPoints(all, [point(t, 0)], 600);
   assert.ok(all.length <= 600, `${all.length} points`);
   assert.equal(all[0]!.t, 1);
   assert.deepEqual(all.slice(-250).map((p) => p.t), Array.from({ length: 250 }, (_, i) => 86_400 - 249 + i));
@@ -51,7 +51,7 @@ test("figures", () => {
 
 test("an error that is not known is not 0", () => {
   assert.deepEqual([0, 2048, null].map((error) => plusMinus(error, "bytes")), ["", " ± 2.00 KiB", " ± ?"]);
-  assert.deepEqual([together(3, 4), together(null, 4), together(3, null)], [5, null, null]);
+  assert.deepEqual([differenceError(3, 4), differenceError(null, 4), differenceError(3, null)], [5, null, null]);
 });
 
 test("a time of another day has its day", () => {

@@ -8,18 +8,18 @@ export interface Gap {
 }
 
 /** Inserts a gap between the last point of a process and the first one of the next process. */
-export function apart(points: Point[]): (Point | Gap)[] {
+export function insertGaps(points: Point[]): (Point | Gap)[] {
   return points.flatMap((point, i) => {
     const before = points[i - 1];
     return before && before.run !== point.run ? [{ t: (before.t + point.t) / 2, run: null }, point] : [point];
   });
 }
 
-export function seconds(points: (Point | Gap)[]): number[] {
+export function timesInSeconds(points: (Point | Gap)[]): number[] {
   return points.map((point) => point.t / 1000);
 }
 
-export function level(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
+export function valuesOf(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
   return points.map((point) => (point.run === null ? null : of(point)));
 }
 
@@ -27,7 +27,7 @@ export function level(points: (Point | Gap)[], of: (point: Point) => number): (n
  * The rate per second at each point since the previous one. A process's first point has no rate and shows that
  * of the second.
  */
-export function rate(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
+export function ratePerSecond(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
   const since = (i: number) => {
     const [before, point] = [points[i - 1], points[i]];
     if (!before || !point || before.run === null || point.run === null || point.run !== before.run || point.t <= before.t) return null;
@@ -40,11 +40,11 @@ export function rate(points: (Point | Gap)[], of: (point: Point) => number): (nu
  * Appends new points with the same limit as the server: if there are too many, every other point of the older
  * half is removed, except the first.
  */
-export function joined(points: Point[], more: Point[], most = 6000): Point[] {
+export function appendPoints(points: Point[], more: Point[], maxPoints = 6000): Point[] {
   if (more.length === 0) return points;
   const last = points[points.length - 1]?.t ?? 0;
   let all = [...points, ...more.filter((point) => point.t > last)];
-  while (all.length > most) {
+  while (all.length > maxPoints) {
     const half = Math.floor(all.length / 2);
     all = all.filter((_, i) => i >= half || i % 2 === 0);
   }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../answers.ts";
-import { byLine, excerpt, withLines } from "./source.ts";
-import { lines, table } from "./stacks.ts";
+import { valuesByLine, excerpt, functionsWithLines } from "./source.ts";
+import { selectStacks, functionTable } from "./stacks.ts";
 
 const A = { n: "f", f: "/src/a.cc" };
 const STACKS: Stacks = {
@@ -14,28 +14,28 @@ const STACKS: Stacks = {
 };
 
 test("a line has what it allocated, and once what goes through it", () => {
-  const [a, b, ...more] = byLine(STACKS, lines(STACKS, 0), "f");
+  const [a, b, ...more] = valuesByLine(STACKS, selectStacks(STACKS, 0), "f");
   assert.deepEqual(more, []);
   assert.equal(a!.file, "/src/a.cc");
   assert.deepEqual([...a!.lines].map(([number, sum]) => [number, sum.flat, sum.cum]), [[10, 100, 1105], [12, 25, 25]]);
   assert.deepEqual([a!.total.flat, a!.total.cum], [125, 1125], "the recursive stack counts once");
   assert.deepEqual([b!.file, b!.total.flat, b!.total.cum], ["/src/b.cc", 7, 7]);
-  const row = table(STACKS, lines(STACKS, 0)).find((one) => one.name === "f")!;
+  const row = functionTable(STACKS, selectStacks(STACKS, 0)).find((one) => one.name === "f")!;
   assert.equal(a!.total.flat + b!.total.flat, row.flat);
-  assert.deepEqual(byLine(STACKS, lines(STACKS, 0), "nobody"), []);
+  assert.deepEqual(valuesByLine(STACKS, selectStacks(STACKS, 0), "nobody"), []);
 });
 
 test("of a change both sides", () => {
   const change: Stacks = { ...STACKS, base: [[40], [0], [0], [70], [0]] };
-  const parts = byLine(change, lines(change, 0), "f");
+  const parts = valuesByLine(change, selectStacks(change, 0), "f");
   assert.deepEqual(parts[1]!.total, { flat: 7, cum: 7, flatBase: 70, cumBase: 70 });
 });
 
 test("an excerpt has a little around it", () => {
-  const part = byLine(STACKS, lines(STACKS, 0), "f")[0]!;
+  const part = valuesByLine(STACKS, selectStacks(STACKS, 0), "f")[0]!;
   assert.deepEqual(excerpt(part, 100, false), { from: 5, to: 17 });
   assert.deepEqual(excerpt(part, 13, false), { from: 5, to: 13 });
   assert.deepEqual(excerpt(part, 100, true), { from: 1, to: 100 });
 });
 
-test("functions whose lines are known", () => assert.deepEqual(withLines(STACKS, lines(STACKS, 0)), ["f", "main"]));
+test("functions whose lines are known", () => assert.deepEqual(functionsWithLines(STACKS, selectStacks(STACKS, 0)), ["f", "main"]));

@@ -1,8 +1,8 @@
 // A function by line: the flat value of each line, and its cumulative value including callees. Pure functions.
 import type { Stacks } from "../answers.ts";
-import { type Line, weight } from "./stacks.ts";
+import { type SelectedStack, weight } from "./stacks.ts";
 
-export interface Sum {
+export interface LineValues {
   flat: number;
   cum: number;
   flatBase: number;
@@ -13,17 +13,17 @@ export interface Sum {
  * The part of a function in one file. A function can have several: static functions with the same name, or
  * inlined code.
  */
-export interface Part {
+export interface FileLines {
   file: string;
-  lines: Map<number, Sum>; // by line number; 0: unknown
-  total: Sum;
+  lines: Map<number, LineValues>; // by line number; 0: unknown
+  total: LineValues;
 }
 
-function none(): Sum {
+function zeroValues(): LineValues {
   return { flat: 0, cum: 0, flatBase: 0, cumBase: 0 };
 }
 
-function add(sum: Sum, line: Line, self: boolean, cum: boolean): void {
+function addValue(sum: LineValues, line: SelectedStack, self: boolean, cum: boolean): void {
   if (self) {
     sum.flat += line.value;
     sum.flatBase += line.base;
@@ -38,25 +38,25 @@ function add(sum: Sum, line: Line, self: boolean, cum: boolean): void {
  * The function's files, the largest first. A stack counts once per line, even if it contains the line several
  * times.
  */
-export function byLine(stacks: Stacks, all: Line[], name: string): Part[] {
-  const parts = new Map<string, Part>();
+export function valuesByLine(stacks: Stacks, all: SelectedStack[], name: string): FileLines[] {
+  const parts = new Map<string, FileLines>();
   for (const line of all) {
-    const seen = new Set<Sum>();
+    const seen = new Set<LineValues>();
     line.frames.forEach((index, place) => {
       const frame = stacks.frames[index]!;
       if (frame.n !== name) return;
       const self = place === line.frames.length - 1;
       let part = parts.get(frame.f ?? "");
-      if (!part) parts.set(frame.f ?? "", (part = { file: frame.f ?? "", lines: new Map(), total: none() }));
+      if (!part) parts.set(frame.f ?? "", (part = { file: frame.f ?? "", lines: new Map(), total: zeroValues() }));
       let sum = part.lines.get(frame.l ?? 0);
-      if (!sum) part.lines.set(frame.l ?? 0, (sum = none()));
+      if (!sum) part.lines.set(frame.l ?? 0, (sum = zeroValues()));
       for (const one of [part.total, sum]) {
-        add(one, line, self, !seen.has(one));
+        addValue(one, line, self, !seen.has(one));
         seen.add(one);
       }
     });
   }
-  const size = (part: Part) => weight(part.total.cum, part.total.cumBase);
+  const size = (part: FileLines) => weight(part.total.cum, part.total.cumBase);
   return [...parts.values()].sort((a, b) => size(b) - size(a));
 }
 
@@ -64,7 +64,7 @@ export function byLine(stacks: Stacks, all: Line[], name: string): Part[] {
  * The lines to show: from a little before the first line with a value to a little after the last one, or all
  * lines.
  */
-export function excerpt(part: Part, count: number, whole: boolean): { from: number; to: number } {
+export function excerpt(part: FileLines, count: number, whole: boolean): { from: number; to: number } {
   const around = 5;
   const known = [...part.lines.keys()].filter((number) => number > 0);
   if (whole || known.length === 0) return { from: 1, to: count };
@@ -72,7 +72,7 @@ export function excerpt(part: Part, count: number, whole: boolean): { from: numb
 }
 
 /** The functions with known lines, the largest flat values first. */
-export function withLines(stacks: Stacks, all: Line[]): string[] {
+export function functionsWithLines(stacks: Stacks, all: SelectedStack[]): string[] {
   const sums = new Map<string, number>();
   for (const line of all) {
     line.frames.forEach((index, place) => {

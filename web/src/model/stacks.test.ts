@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../answers.ts";
-import { type Line, type Node, type Shape, around, find, heldFor, holders, isWhole, joinedTexts, lines, matching, ordered, pathOf, table, textAt, total, tree as treeOf, unreadable } from "./stacks.ts";
+import { type SelectedStack, type Node, type TreeOptions, splitAt, findNode, callersOfHolder, memoryHolders, acceptsAll, packTexts, selectStacks, searchMatches, sortStacks, pathOf, functionTable, unpackText, sumStacks, callTree as treeOf, patternError } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
@@ -13,7 +13,7 @@ const STACKS: Stacks = {
   base: [[1, 40], [2, 300], [0, 0], [4, 70]],
 };
 
-const tree = (stacks: Stacks, all: Line[], shape?: Shape) => treeOf(ordered(stacks, all, shape));
+const tree = (stacks: Stacks, all: SelectedStack[], shape?: TreeOptions) => treeOf(sortStacks(stacks, all, shape));
 
 function random(seed: number): () => number {
   return () => (seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff) / 0x7fffffff;
@@ -26,26 +26,26 @@ function check(node: Node): void {
 }
 
 test("filters choose stacks, and take functions out of them", () => {
-  assert.deepEqual(total(lines(STACKS, 1)), { value: 450, base: 410, weight: 450 });
-  assert.equal(total(lines(STACKS, 1, { focus: "PARSE" })).value, 100);
-  assert.equal(total(lines(STACKS, 1, { ignore: "cache|node" })).value, 50);
-  assert.equal(total(lines(STACKS, 1, { module: "lib.so" })).value, 400);
-  assert.deepEqual(lines(STACKS, 1, { hide: "^serve$" })[1]!.frames, [0, 4]);
-  assert.equal(total(lines(STACKS, 1, { focus: "(" })).value, 450, "half typed: no filter yet");
+  assert.deepEqual(sumStacks(selectStacks(STACKS, 1)), { value: 450, base: 410, weight: 450 });
+  assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "PARSE" })).value, 100);
+  assert.equal(sumStacks(selectStacks(STACKS, 1, { ignore: "cache|node" })).value, 50);
+  assert.equal(sumStacks(selectStacks(STACKS, 1, { module: "lib.so" })).value, 400);
+  assert.deepEqual(selectStacks(STACKS, 1, { hide: "^serve$" })[1]!.frames, [0, 4]);
+  assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "(" })).value, 450, "half typed: no filter yet");
   const said = (why: string) => `: expected a regular expression, read as JavaScript does: ${why}`;
-  assert.deepEqual(["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => unreadable("focus", text)), ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""]);
+  assert.deepEqual(["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => patternError("focus", text)), ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""]);
 });
 
 test("what a search finds is counted once, however many functions of a stack match", () => {
-  const all = lines(STACKS, 1);
-  assert.deepEqual(matching(STACKS, all, /serve|cache/i), { value: 350, functions: 2 });
-  assert.deepEqual(matching(STACKS, all, /node/), { value: 100, functions: 1 });
-  assert.deepEqual(matching(STACKS, all, /nobody/), { value: 0, functions: 0 });
-  assert.equal(matching(STACKS, all, null), null);
+  const all = selectStacks(STACKS, 1);
+  assert.deepEqual(searchMatches(STACKS, all, /serve|cache/i), { value: 350, functions: 2 });
+  assert.deepEqual(searchMatches(STACKS, all, /node/), { value: 100, functions: 1 });
+  assert.deepEqual(searchMatches(STACKS, all, /nobody/), { value: 0, functions: 0 });
+  assert.equal(searchMatches(STACKS, all, null), null);
 });
 
 test("a recursive function counts once", () => {
-  const rows = new Map(table(STACKS, lines(STACKS, 1)).map((row) => [row.name, row]));
+  const rows = new Map(functionTable(STACKS, selectStacks(STACKS, 1)).map((row) => [row.name, row]));
   assert.deepEqual([rows.get("serve")!.flat, rows.get("serve")!.cum], [50, 350]);
   assert.deepEqual([rows.get("main")!.flat, rows.get("main")!.cum], [0, 450]);
   assert.deepEqual([rows.get("parse")!.cum, rows.get("parse")!.cumBase, rows.get("parse")!.flatBase], [100, 110, 70]);
@@ -53,10 +53,10 @@ test("a recursive function counts once", () => {
 
 test("who holds memory is the function that uses the library, not the library", () => {
   const frames = STACKS.frames.map((frame) => ({ ...frame, p: frame.n === "node" || frame.n === "cache" }));
-  assert.deepEqual(holders({ ...STACKS, frames }, lines(STACKS, 1)), [{ name: "serve", value: 350 }, { name: "parse", value: 100 }]);
+  assert.deepEqual(memoryHolders({ ...STACKS, frames }, selectStacks(STACKS, 1)), [{ name: "serve", value: 350 }, { name: "parse", value: 100 }]);
   const all = STACKS.frames.map((frame) => ({ ...frame, p: true }));
-  assert.deepEqual(holders({ ...STACKS, frames: all }, lines(STACKS, 1))[0], { name: "cache", value: 300 }, "nobody else is there");
-  assert.deepEqual(holders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [{ name: "(no stack)", value: 5 }]);
+  assert.deepEqual(memoryHolders({ ...STACKS, frames: all }, selectStacks(STACKS, 1))[0], { name: "cache", value: 300 }, "nobody else is there");
+  assert.deepEqual(memoryHolders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [{ name: "(no stack)", value: 5 }]);
 });
 
 test("a helper holds for those who call it", () => {
@@ -67,14 +67,14 @@ test("a helper holds for those who call it", () => {
     stacks: [[0, 1, 3], [0, 2, 4, 3, 5], [0, 1, 3, 3], [0, 3], [0, 1]],
     values: [[1, 10], [1, 70], [1, 30], [1, 5], [1, 1000]],
   };
-  const all = lines(stacks, 1);
-  assert.deepEqual(heldFor(stacks, all, "filled"), [{ name: "serve", value: 70 }, { name: "parse", value: 40 }, { name: "main", value: 5 }]);
-  assert.deepEqual(heldFor(stacks, all, "parse"), [], "it has one caller: that says nothing");
-  assert.deepEqual(heldFor(stacks, all, "main"), []);
+  const all = selectStacks(stacks, 1);
+  assert.deepEqual(callersOfHolder(stacks, all, "filled"), [{ name: "serve", value: 70 }, { name: "parse", value: 40 }, { name: "main", value: 5 }]);
+  assert.deepEqual(callersOfHolder(stacks, all, "parse"), [], "it has one caller: that says nothing");
+  assert.deepEqual(callersOfHolder(stacks, all, "main"), []);
 });
 
 test("the tree folds recursion and turns around", () => {
-  const all = lines(STACKS, 1);
+  const all = selectStacks(STACKS, 1);
   const serve = (root: Node) => root.children[0]!.children.find((one) => one.name === "serve")!;
   assert.equal(serve(tree(STACKS, all)).children[0]!.name, "serve");
   assert.equal(serve(tree(STACKS, all, { folded: "direct" })).children[0]!.name, "cache");
@@ -85,8 +85,8 @@ test("the tree folds recursion and turns around", () => {
 
 test("texts are what they were, also empty ones", () => {
   const texts = ["", "a", "\n", "ünï → 𝄞", ""];
-  const joined = joinedTexts(texts);
-  assert.deepEqual(texts.map((_, i) => textAt(joined, i)), texts);
+  const joined = packTexts(texts);
+  assert.deepEqual(texts.map((_, i) => unpackText(joined, i)), texts);
 });
 
 // f → g → f → g → f → h and f → g → f, which when folded consist of the memory of f, and the memory of h for f.
@@ -96,17 +96,17 @@ const INDIRECT: Stacks = {
 };
 
 test("recursion by way of other functions is folded, each function's bytes counted once", () => {
-  const all = lines(INDIRECT, 1);
+  const all = selectStacks(INDIRECT, 1);
   const told = (node: Node): string => `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(told).join(", ")})` : ""}`;
   assert.equal(told(tree(INDIRECT, all, { folded: "all" })), "all 137/0 (main 137/0 (f 137/30 (g 7/7, h 100/100)))");
   assert.equal(told(tree(INDIRECT, all, { folded: "all", inverted: true })), "all 137/0 (f 30/0 (main 30/30), g 7/0 (f 7/0 (main 7/7)), h 100/0 (f 100/0 (main 100/100)))");
   assert.equal(told(tree(INDIRECT, all, { folded: "direct" })), "all 137/0 (main 137/0 (f 137/0 (g 137/7 (f 130/30 (g 100/0 (f 100/0 (h 100/100)))))))");
 });
 
-const SHAPES: Shape[] = (["", "direct", "all"] as const).flatMap((folded) => [{ folded }, { folded, inverted: true }]);
+const SHAPES: TreeOptions[] = (["", "direct", "all"] as const).flatMap((folded) => [{ folded }, { folded, inverted: true }]);
 
 /** A tree built step by step, as the reference for each node. */
-function grown(profile: Stacks, all: Line[], shape: Shape): Map<string, [number, number, number, number]> {
+function grown(profile: Stacks, all: SelectedStack[], shape: TreeOptions): Map<string, [number, number, number, number]> {
   const nodes = new Map<string, [number, number, number, number]>();
   for (const line of all) {
     let names = line.frames.map((index) => profile.frames[index]!.n);
@@ -131,7 +131,7 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
     const stacks = Array.from({ length: Math.floor(next() * 200) }, () => Array.from({ length: Math.floor(next() * 7) }, () => Math.floor(next() * 12)));
     const column = () => stacks.map(() => [0, Math.floor(next() * 2000) - 500]);
     const profile: Stacks = { ...STACKS, frames, stacks, values: column(), base: column() };
-    const all = lines(profile, 1);
+    const all = selectStacks(profile, 1);
     for (const shape of SHAPES) {
       const wanted = grown(profile, all, shape);
       let seen = 0;
@@ -152,8 +152,8 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
 });
 
 test("around a function are its callers and what it calls", () => {
-  const { callers, callees } = around(STACKS, lines(STACKS, 1), "serve");
-  assert.equal(total(callers).value, 350);
+  const { callers, callees } = splitAt(STACKS, selectStacks(STACKS, 1), "serve");
+  assert.equal(sumStacks(callers).value, 350);
   assert.deepEqual(callers[0]!.frames, [0, 3]);
   assert.deepEqual(callees[0]!.frames, [3, 3, 4]);
 });
@@ -165,9 +165,9 @@ test("sums of random profiles agree with the stacks", () => {
   for (let round = 0; round < 50; round++) {
     const stacks = Array.from({ length: 60 }, () => Array.from({ length: 1 + Math.floor(next() * 8) }, () => Math.floor(next() * 20)));
     const profile: Stacks = { ...STACKS, frames, stacks, values: stacks.map(() => [0, Math.floor(next() * 1000)]), base: undefined };
-    const all = lines(profile, 1);
-    const sum = total(all).value;
-    const rows = table(profile, all);
+    const all = selectStacks(profile, 1);
+    const sum = sumStacks(all).value;
+    const rows = functionTable(profile, all);
     assert.equal(rows.reduce((flat, row) => flat + row.flat, 0), sum, `seed ${seed}`);
     for (const shape of SHAPES) {
       const root = tree(profile, all, shape);
@@ -175,29 +175,29 @@ test("sums of random profiles agree with the stacks", () => {
       check(root);
     }
     const name = `f${Math.floor(next() * 20)}`;
-    assert.equal(total(around(profile, all, name).callees).value, rows.find((row) => row.name === name)?.cum ?? 0, `seed ${seed}`);
+    assert.equal(sumStacks(splitAt(profile, all, name).callees).value, rows.find((row) => row.name === name)?.cum ?? 0, `seed ${seed}`);
   }
 });
 
 test("what is chosen is found again in the next tree, with its new figures", () => {
-  const chosen = tree(STACKS, lines(STACKS, 1)).children[0]!.children.find((one) => one.name === "serve")!;
+  const chosen = tree(STACKS, selectStacks(STACKS, 1)).children[0]!.children.find((one) => one.name === "serve")!;
   assert.deepEqual(pathOf(chosen), ["main", "serve"]);
   const later: Stacks = { ...STACKS, values: STACKS.values.map(([objects, bytes]) => [objects!, 2 * bytes!]) };
-  const again = find(tree(later, lines(later, 1)), pathOf(chosen));
+  const again = findNode(tree(later, selectStacks(later, 1)), pathOf(chosen));
   assert.deepEqual([again.name, again.total], ["serve", 2 * chosen.total]);
   const without: Stacks = { ...STACKS, values: [[1, 100], [0, 0], [0, 0], [0, 0]], base: undefined };
-  assert.equal(find(tree(without, lines(without, 1)), pathOf(chosen)).name, "main", "gone: the nearest that is there");
+  assert.equal(findNode(tree(without, selectStacks(without, 1)), pathOf(chosen)).name, "main", "gone: the nearest that is there");
 });
 
 test("gains and losses are weighed alike", () => {
   const since: Stacks = { ...STACKS, values: [[1, 100], [2, -300], [3, 50], [0, 0]], base: undefined };
-  const all = lines(since, 1);
-  assert.deepEqual(total(all), { value: -150, base: 0, weight: 450 });
+  const all = selectStacks(since, 1);
+  assert.deepEqual(sumStacks(all), { value: -150, base: 0, weight: 450 });
   const main = tree(since, all).children[0]!;
   assert.deepEqual([main.total, main.weight], [-150, 450]);
 });
 
 test("a part is not the whole", () => {
-  assert.deepEqual([{}, { focus: "(" }, { hide: "x" }].map(isWhole), [true, true, true]);
-  assert.deepEqual([{ focus: "a" }, { ignore: "a" }, { module: "a" }].map(isWhole), [false, false, false]);
+  assert.deepEqual([{}, { focus: "(" }, { hide: "x" }].map(acceptsAll), [true, true, true]);
+  assert.deepEqual([{ focus: "a" }, { ignore: "a" }, { module: "a" }].map(acceptsAll), [false, false, false]);
 });

@@ -9,18 +9,18 @@ export interface Filter {
 }
 
 /** Whether the filter lets all stacks pass. */
-export function isWhole(filter: Filter): boolean {
-  return !(pattern(filter.focus) || pattern(filter.ignore) || filter.module);
+export function acceptsAll(filter: Filter): boolean {
+  return !(compilePattern(filter.focus) || compilePattern(filter.ignore) || filter.module);
 }
 
 /** A stack that passes the filters, with its value and, in a comparison, its value in the base. */
-export interface Line {
+export interface SelectedStack {
   frames: number[];
   value: number;
   base: number;
 }
 
-export function pattern(text: string | undefined): RegExp | null {
+export function compilePattern(text: string | undefined): RegExp | null {
   if (!text) return null;
   try {
     return new RegExp(text, "i");
@@ -30,7 +30,7 @@ export function pattern(text: string | undefined): RegExp | null {
 }
 
 /** The server's error text for a pattern that is invalid in JavaScript; "": valid. */
-export function unreadable(name: string, text: string): string {
+export function patternError(name: string, text: string): string {
   try {
     new RegExp(text, "i");
     return "";
@@ -41,17 +41,17 @@ export function unreadable(name: string, text: string): string {
 }
 
 /** Whether a stack of these functions passes. */
-export function passes(names: string[], focus: RegExp | null, ignore: RegExp | null): boolean {
+export function matchesFilters(names: string[], focus: RegExp | null, ignore: RegExp | null): boolean {
   return (!focus || names.some((name) => focus.test(name))) && !(ignore && names.some((name) => ignore.test(name)));
 }
 
 /** The stacks that pass, with the values of one type. */
-export function lines(stacks: Stacks, type: number, filter: Filter = {}): Line[] {
+export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}): SelectedStack[] {
   const [focus, ignore, hide] = [filter.focus, filter.ignore, filter.hide].map((text) => {
-    const regexp = pattern(text);
+    const regexp = compilePattern(text);
     return regexp && stacks.frames.map((frame) => regexp.test(frame.n));
   });
-  const out: Line[] = [];
+  const out: SelectedStack[] = [];
   stacks.stacks.forEach((stack, index) => {
     const value = stacks.values[index]![type]!;
     const base = stacks.base?.[index]?.[type] ?? 0;
@@ -81,78 +81,78 @@ export interface Node {
  * direct: a function that calls itself is one frame. all: also recursion through other functions, which are
  * removed; the callees of the innermost call are below the remaining frame.
  */
-export type Folded = "" | "direct" | "all";
+export type RecursionFolding = "" | "direct" | "all";
 
-export interface Shape {
+export interface TreeOptions {
   inverted?: boolean; // from the allocating functions to their callers
-  folded?: Folded;
+  folded?: RecursionFolding;
 }
 
 /** For each frame the number of its function's name, and the sorted names by number. */
-interface Numbered {
+interface NameNumbers {
   numbers: Int32Array;
   names: string[];
 }
 
 // An update builds trees and tables of 20,000 stacks. With numbers this takes a fifth of the time that it takes with
 // names.
-const numbered = new WeakMap<Stacks, Numbered>();
+const nameNumbersCache = new WeakMap<Stacks, NameNumbers>();
 
 /** The numbers are cached, so the frames of a profile must not change. */
-function named(stacks: Stacks): Numbered {
-  let known = numbered.get(stacks);
-  if (!known) {
+function numberNames(stacks: Stacks): NameNumbers {
+  let cached = nameNumbersCache.get(stacks);
+  if (!cached) {
     const names = [...new Set(stacks.frames.map((frame) => frame.n))].sort();
-    const places = new Map(names.map((name, place) => [name, place]));
-    known = { numbers: Int32Array.from(stacks.frames, (frame) => places.get(frame.n)!), names };
-    numbered.set(stacks, known);
+    const places = new Map(names.map((name, position) => [name, position]));
+    cached = { numbers: Int32Array.from(stacks.frames, (frame) => places.get(frame.n)!), names };
+    nameNumbersCache.set(stacks, cached);
   }
-  return known;
+  return cached;
 }
 
 /** For each frame the number of its function's name, in the order of the names. */
 export function nameNumbers(stacks: Stacks): Int32Array {
-  return named(stacks).numbers;
+  return numberNames(stacks).numbers;
 }
 
 /**
  * Many texts as one string, which is transferred to another thread a hundred times as fast as an array of
  * strings.
  */
-export interface Texts {
+export interface TextList {
   text: string;
   ends: Int32Array;
 }
 
-export function joinedTexts(texts: string[]): Texts {
+export function packTexts(texts: string[]): TextList {
   let end = 0;
   return { text: texts.join(""), ends: Int32Array.from(texts, (text) => (end += text.length)) };
 }
 
 /** The distinct texts, and for each text its index among them. */
-function numberedTexts(all: string[]): { numbers: Int32Array; texts: Texts } {
+function internTexts(all: string[]): { numbers: Int32Array; texts: TextList } {
   const places = new Map<string, number>();
   for (const text of all) if (!places.has(text)) places.set(text, places.size);
-  return { numbers: Int32Array.from(all, (text) => places.get(text)!), texts: joinedTexts([...places.keys()]) };
+  return { numbers: Int32Array.from(all, (text) => places.get(text)!), texts: packTexts([...places.keys()]) };
 }
 
-export function textAt({ text, ends }: Texts, place: number): string {
-  return text.slice(place > 0 ? ends[place - 1] : 0, ends[place]);
+export function unpackText({ text, ends }: TextList, position: number): string {
+  return text.slice(position > 0 ? ends[position - 1] : 0, ends[position]);
 }
 
 /**
  * The stacks from the root on, sorted so that stacks with equal prefixes are adjacent: the complete data of a
  * call tree, in a form that is fast to transfer to another thread.
  */
-export interface Ordered {
+export interface SortedStacks {
   begins: Int32Array; // start of each line's stack in `frames`, and the end of the last one
   frames: Int32Array;
   nameOf: Int32Array; // for each frame, its index in `names`, in the order of the names
-  names: Texts;
+  names: TextList;
   moduleOf: Int32Array; // the same for `modules`
-  modules: Texts;
+  modules: TextList;
   fileOf: Int32Array;
-  files: Texts;
+  files: TextList;
   order: Int32Array; // indices of lines
   values: Float64Array; // prefix sums in that order, starting with 0
   weights: Float64Array;
@@ -160,12 +160,12 @@ export interface Ordered {
 }
 
 /** Functions are identified by name. Locations within them are not distinguished. */
-export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered {
-  const { numbers, names } = named(stacks);
-  const room = all.reduce((sum, line) => sum + line.frames.length, 0);
+export function sortStacks(stacks: Stacks, all: SelectedStack[], shape: TreeOptions = {}): SortedStacks {
+  const { numbers, names } = numberNames(stacks);
+  const frameCount = all.reduce((sum, line) => sum + line.frames.length, 0);
   const begins = new Int32Array(all.length + 1);
-  const frames = new Int32Array(room);
-  const ways = new Int32Array(room); // for each of these frames, the number of its name
+  const frames = new Int32Array(frameCount);
+  const numberStack = new Int32Array(frameCount); // for each of these frames, the number of its name
   const seen = new Int32Array(names.length).fill(-1); // for each name, its last position
   let end = 0;
   all.forEach((line, index) => {
@@ -174,18 +174,18 @@ export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered
       const number = numbers[frame]!;
       if (shape.folded) {
         const before = seen[number]!;
-        const isOnWay = before >= begin && before < end && ways[before] === number;
-        if (isOnWay && (shape.folded === "all" || before === end - 1)) {
+        const isOnPath = before >= begin && before < end && numberStack[before] === number;
+        if (isOnPath && (shape.folded === "all" || before === end - 1)) {
           end = before + 1;
           continue;
         }
         seen[number] = end;
       }
       frames[end] = frame;
-      ways[end++] = number;
+      numberStack[end++] = number;
     }
     // Recursion is folded from the root on in both directions, so that both show the same stacks.
-    if (shape.inverted) for (const way of [frames, ways]) way.subarray(begin, end).reverse();
+    if (shape.inverted) for (const array of [frames, numberStack]) array.subarray(begin, end).reverse();
     begins[index + 1] = end;
   });
   const order = Int32Array.from(all.keys()).sort((one, other) => {
@@ -193,22 +193,22 @@ export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered
     const b = begins[other]!;
     const lengthA = begins[one + 1]! - a;
     const lengthB = begins[other + 1]! - b;
-    const least = Math.min(lengthA, lengthB);
-    for (let depth = 0; depth < least; depth++) {
-      const difference = ways[a + depth]! - ways[b + depth]!;
+    const min = Math.min(lengthA, lengthB);
+    for (let depth = 0; depth < min; depth++) {
+      const difference = numberStack[a + depth]! - numberStack[b + depth]!;
       if (difference !== 0) return difference;
     }
     return lengthA - lengthB;
   });
-  const sums = (of: (line: Line) => number) => {
+  const sums = (of: (line: SelectedStack) => number) => {
     const out = new Float64Array(all.length + 1);
-    order.forEach((index, place) => (out[place + 1] = out[place]! + of(all[index]!)));
+    order.forEach((index, position) => (out[position + 1] = out[position]! + of(all[index]!)));
     return out;
   };
-  const modules = numberedTexts(stacks.frames.map((frame) => frame.m ?? ""));
-  const files = numberedTexts(stacks.frames.map((frame) => frame.f ?? ""));
+  const modules = internTexts(stacks.frames.map((frame) => frame.m ?? ""));
+  const files = internTexts(stacks.frames.map((frame) => frame.f ?? ""));
   return {
-    begins, frames, order, nameOf: numbers.slice(), names: joinedTexts(names),
+    begins, frames, order, nameOf: numbers.slice(), names: packTexts(names),
     moduleOf: modules.numbers, modules: modules.texts, fileOf: files.numbers, files: files.texts,
     values: sums((line) => line.value), weights: sums((line) => Math.abs(line.value)), bases: sums((line) => line.base),
   };
@@ -224,12 +224,12 @@ class LazyNode implements Node {
   readonly base: number;
   readonly depth: number;
   readonly parent: LazyNode | null;
-  private readonly of: Ordered;
+  private readonly of: SortedStacks;
   private readonly begin: number; // in `order`
   private readonly end: number;
-  private known: LazyNode[] | null = null;
+  private cached: LazyNode[] | null = null;
 
-  constructor(of: Ordered, parent: LazyNode | null, begin: number, end: number) {
+  constructor(of: SortedStacks, parent: LazyNode | null, begin: number, end: number) {
     const depth = parent ? parent.depth + 1 : 0;
     const frame = parent ? of.frames[of.begins[of.order[begin]!]! + depth - 1]! : -1;
     this.of = of;
@@ -238,61 +238,61 @@ class LazyNode implements Node {
     this.depth = depth;
     this.begin = begin;
     this.end = end;
-    this.name = parent ? textAt(of.names, of.nameOf[frame]!) : "all";
-    this.module = parent ? textAt(of.modules, of.moduleOf[frame]!) : "";
+    this.name = parent ? unpackText(of.names, of.nameOf[frame]!) : "all";
+    this.module = parent ? unpackText(of.modules, of.moduleOf[frame]!) : "";
     this.total = of.values[end]! - of.values[begin]!;
     this.weight = of.weights[end]! - of.weights[begin]!;
     this.base = of.bases[end]! - of.bases[begin]!;
   }
 
   get file(): string {
-    return this.parent ? textAt(this.of.files, this.of.fileOf[this.frame]!) : "";
+    return this.parent ? unpackText(this.of.files, this.of.fileOf[this.frame]!) : "";
   }
 
   /** The value of the lines that end at this node. */
   get self(): number {
-    return this.of.values[this.behind(this.begin, -1)]! - this.of.values[this.begin]!;
+    return this.of.values[this.firstAfter(this.begin, -1)]! - this.of.values[this.begin]!;
   }
 
   get children(): LazyNode[] {
-    if (!this.known) {
-      this.known = [];
-      for (let at = this.behind(this.begin, -1); at < this.end; ) {
-        const end = this.behind(at, this.nameAt(at));
-        this.known.push(new LazyNode(this.of, this, at, end));
+    if (!this.cached) {
+      this.cached = [];
+      for (let at = this.firstAfter(this.begin, -1); at < this.end; ) {
+        const end = this.firstAfter(at, this.nameAt(at));
+        this.cached.push(new LazyNode(this.of, this, at, end));
         at = end;
       }
     }
-    return this.known;
+    return this.cached;
   }
 
   /** The number of the next name of a stack; -1: it ends here. */
-  private nameAt(place: number): number {
+  private nameAt(position: number): number {
     const { begins, order, frames, nameOf } = this.of;
-    const at = begins[order[place]!]! + this.depth;
-    return at < begins[order[place]! + 1]! ? nameOf[frames[at]!]! : -1;
+    const at = begins[order[position]!]! + this.depth;
+    return at < begins[order[position]! + 1]! ? nameOf[frames[at]!]! : -1;
   }
 
   /** The first stack at or after `from` whose next name is greater than this one. */
-  private behind(from: number, name: number): number {
-    let least = from;
+  private firstAfter(from: number, name: number): number {
+    let min = from;
     let step = 1;
-    while (least + step < this.end && this.nameAt(least + step) <= name) {
-      least += step;
+    while (min + step < this.end && this.nameAt(min + step) <= name) {
+      min += step;
       step *= 2;
     }
-    let most = Math.min(this.end, least + step);
-    while (least < most) {
-      const middle = (least + most) >> 1;
-      if (this.nameAt(middle) <= name) least = middle + 1;
-      else most = middle;
+    let max = Math.min(this.end, min + step);
+    while (min < max) {
+      const middle = (min + max) >> 1;
+      if (this.nameAt(middle) <= name) min = middle + 1;
+      else max = middle;
     }
-    return least;
+    return min;
   }
 }
 
 /** The call tree. Children are sorted by name. */
-export function tree(of: Ordered): Node {
+export function callTree(of: SortedStacks): Node {
   return new LazyNode(of, null, 0, of.order.length);
 }
 
@@ -304,7 +304,7 @@ export function pathOf(node: Node): string[] {
 }
 
 /** The node at the end of a path, or the last existing node on it. */
-export function find(root: Node, path: string[]): Node {
+export function findNode(root: Node, path: string[]): Node {
   let node = root;
   for (const name of path) {
     const child = node.children.find((one) => one.name === name);
@@ -314,7 +314,7 @@ export function find(root: Node, path: string[]): Node {
   return node;
 }
 
-export interface Row {
+export interface FunctionRow {
   name: string;
   file: string;
   module: string;
@@ -325,19 +325,19 @@ export interface Row {
 }
 
 /** By function: its own allocations (flat), and those including its callees (cum). */
-export function table(stacks: Stacks, all: Line[]): Row[] {
+export function functionTable(stacks: Stacks, all: SelectedStack[]): FunctionRow[] {
   const numbers = nameNumbers(stacks);
-  const rows: Row[] = [];
-  const known: Row[] = []; // by the number of the name
+  const rows: FunctionRow[] = [];
+  const cached: FunctionRow[] = []; // by the number of the name
   const seen: number[] = []; // the same: the last line that contains it
   all.forEach((line, index) => {
-    line.frames.forEach((place, depth) => {
-      const number = numbers[place]!;
-      let row = known[number];
+    line.frames.forEach((position, depth) => {
+      const number = numbers[position]!;
+      let row = cached[number];
       if (!row) {
-        const frame = stacks.frames[place]!;
+        const frame = stacks.frames[position]!;
         row = { name: frame.n, file: frame.f ?? "", module: frame.m ?? "", flat: 0, cum: 0, flatBase: 0, cumBase: 0 };
-        known[number] = row;
+        cached[number] = row;
         rows.push(row);
       }
       if (depth === line.frames.length - 1) {
@@ -355,12 +355,12 @@ export function table(stacks: Stacks, all: Line[]): Row[] {
 }
 
 /** The stacks down to a function, and the stacks from it on (for a recursive function, from its outermost call). */
-export function around(stacks: Stacks, all: Line[], name: string): { callers: Line[]; callees: Line[] } {
-  const callers: Line[] = [];
-  const callees: Line[] = [];
-  const isIt = stacks.frames.map((frame) => frame.n === name);
+export function splitAt(stacks: Stacks, all: SelectedStack[], name: string): { callers: SelectedStack[]; callees: SelectedStack[] } {
+  const callers: SelectedStack[] = [];
+  const callees: SelectedStack[] = [];
+  const isTarget = stacks.frames.map((frame) => frame.n === name);
   for (const line of all) {
-    const at = line.frames.findIndex((index) => isIt[index]);
+    const at = line.frames.findIndex((index) => isTarget[index]);
     if (at < 0) continue;
     callers.push({ ...line, frames: line.frames.slice(0, at + 1) });
     callees.push({ ...line, frames: line.frames.slice(at) });
@@ -369,19 +369,19 @@ export function around(stacks: Stacks, all: Line[], name: string): { callers: Li
 }
 
 /** The position of the function that holds a stack's memory: the innermost one outside the standard libraries. */
-export function holder(stacks: Stacks, line: Line): number {
-  let place = line.frames.length - 1;
-  while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
+export function holderPosition(stacks: Stacks, line: SelectedStack): number {
+  let position = line.frames.length - 1;
+  while (position > 0 && stacks.frames[line.frames[position]!]!.p) position--;
   // If all functions belong to the libraries, it is the innermost one.
-  return place <= 0 && stacks.frames[line.frames[0]!]?.p ? line.frames.length - 1 : place;
+  return position <= 0 && stacks.frames[line.frames[0]!]?.p ? line.frames.length - 1 : position;
 }
 
-export interface Held {
+export interface FunctionMemory {
   name: string;
   value: number;
 }
 
-function largestFirst(sums: Map<string, number>): Held[] {
+function largestFirst(sums: Map<string, number>): FunctionMemory[] {
   return [...sums].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
 }
 
@@ -389,10 +389,10 @@ function largestFirst(sums: Map<string, number>): Held[] {
  * The memory of each function, including memory allocated through standard libraries: a vector's memory belongs
  * to the function that fills it.
  */
-export function holders(stacks: Stacks, all: Line[]): Held[] {
+export function memoryHolders(stacks: Stacks, all: SelectedStack[]): FunctionMemory[] {
   const found = new Map<string, number>();
   for (const line of all) {
-    const name = stacks.frames[line.frames[holder(stacks, line)]!]?.n ?? "(no stack)";
+    const name = stacks.frames[line.frames[holderPosition(stacks, line)]!]?.n ?? "(no stack)";
     found.set(name, (found.get(name) ?? 0) + line.value);
   }
   return largestFirst(found);
@@ -402,21 +402,21 @@ export function holders(stacks: Stacks, all: Line[]): Held[] {
  * The nearest callers outside the libraries for which a function holds memory, if there are several. If the function
  * is a general-purpose helper, these are the relevant functions.
  */
-export function heldFor(stacks: Stacks, all: Line[], name: string): Held[] {
+export function callersOfHolder(stacks: Stacks, all: SelectedStack[], name: string): FunctionMemory[] {
   const found = new Map<string, number>();
   for (const line of all) {
-    let place = holder(stacks, line);
-    if (stacks.frames[line.frames[place]!]?.n !== name) continue;
+    let position = holderPosition(stacks, line);
+    if (stacks.frames[line.frames[position]!]?.n !== name) continue;
     const isOther = (frame: { n: string; p?: boolean }) => !frame.p && frame.n !== name;
-    for (place--; place >= 0 && !isOther(stacks.frames[line.frames[place]!]!); ) place--;
-    const caller = stacks.frames[line.frames[place]!]?.n;
+    for (position--; position >= 0 && !isOther(stacks.frames[line.frames[position]!]!); ) position--;
+    const caller = stacks.frames[line.frames[position]!]?.n;
     if (caller !== undefined) found.set(caller, (found.get(caller) ?? 0) + line.value);
   }
   return found.size > 1 ? largestFirst(found) : [];
 }
 
 /** The sums. weight is the sum of absolute values, the base of percentages. */
-export function total(all: Line[]): { value: number; base: number; weight: number } {
+export function sumStacks(all: SelectedStack[]): { value: number; base: number; weight: number } {
   let value = 0;
   let base = 0;
   let weight = 0;
@@ -432,13 +432,13 @@ export function total(all: Line[]): { value: number; base: number; weight: numbe
  * The value of all stacks with a matching function, each stack once, and the number of matching functions; null
  * without a search.
  */
-export function matching(stacks: Stacks, all: Line[], search: RegExp | null): { value: number; functions: number } | null {
+export function searchMatches(stacks: Stacks, all: SelectedStack[], search: RegExp | null): { value: number; functions: number } | null {
   if (!search) return null;
-  const isIt = stacks.frames.map((frame) => search.test(frame.n));
+  const isMatch = stacks.frames.map((frame) => search.test(frame.n));
   const names = new Set<string>();
   let value = 0;
   for (const line of all) {
-    const found = line.frames.filter((frame) => isIt[frame]);
+    const found = line.frames.filter((frame) => isMatch[frame]);
     if (found.length > 0) value += line.value;
     for (const frame of found) names.add(stacks.frames[frame]!.n);
   }

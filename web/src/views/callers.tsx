@@ -1,9 +1,9 @@
 // One function with its callers and callees (sandwich view).
 import { amount } from "../model/format.ts";
 import type { ViewProps } from "../viewprops.ts";
-import { Flames } from "./flame.tsx";
+import { FlameGraph } from "./flame.tsx";
 
-export function Callers({ about, figures: { name, names, value, callers, callees }, shown, change }: ViewProps<"callers">) {
+export function Callers({ about, data: { name, names, value, callers, callees }, shown, change }: ViewProps<"callers">) {
   const rest = { about, change, fixed: true };
   return (
     <section>
@@ -20,9 +20,9 @@ export function Callers({ about, figures: { name, names, value, callers, callees
         <>
           <h2>{name}: {amount(value, about.unit)}</h2>
           <h3>called by</h3>
-          <Flames {...rest} of={callers} shown={{ ...shown, inverted: true }} />
+          <FlameGraph {...rest} data={callers} shown={{ ...shown, inverted: true }} />
           <h3>calls</h3>
-          <Flames {...rest} of={callees} shown={{ ...shown, inverted: false }} />
+          <FlameGraph {...rest} data={callees} shown={{ ...shown, inverted: false }} />
         </>
       )}
     </section>

@@ -2,12 +2,12 @@
 import { useState } from "preact/hooks";
 import { api } from "../api.ts";
 import { amount, count, percent } from "../model/format.ts";
-import { WHATS, type What } from "../model/changes.ts";
+import { CHANGE_TYPES, type ChangeType } from "../model/changes.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { Path } from "./path.tsx";
-import { Pieces } from "./pieces.tsx";
+import { ChunkedRows } from "./chunkedrows.tsx";
 
-const MEANS: Record<string, string> = {
+const CHANGE_HELP: Record<string, string> = {
   new: "Stacks without memory at that time.",
   grown: "Stacks with more memory than at that time.",
   shrunk: "Stacks with less memory than at that time, but not none.",
@@ -15,7 +15,7 @@ const MEANS: Record<string, string> = {
 };
 
 /** Shown before a comparison is selected. */
-function Choose({ shown, change }: Pick<ViewProps, "shown" | "change">) {
+function ChooseComparison({ shown, change }: Pick<ViewProps, "shown" | "change">) {
   const [problem, setProblem] = useState("");
   const first = async () => {
     try {
@@ -38,47 +38,47 @@ function Choose({ shown, change }: Pick<ViewProps, "shown" | "change">) {
   );
 }
 
-export function Changes({ about: { unit, compares }, figures: { totals: sums, rows, more, what: chosen }, shown, change }: ViewProps<"changes">) {
-  if (!compares) return <Choose shown={shown} change={change} />;
-  const show = (what: string) => change({ what: shown.what === what ? "" : what });
+export function Changes({ about: { unit, isComparison }, data: { totals, rows, omitted, type }, shown, change }: ViewProps<"changes">) {
+  if (!isComparison) return <ChooseComparison shown={shown} change={change} />;
+  const show = (changeType: string) => change({ what: shown.what === changeType ? "" : changeType });
   return (
     <section>
       <table class="figures" aria-label="Totals">
         <tbody>
-          <tr><td class="name">then</td><td>{amount(sums.base, unit)}</td><td /><td /></tr>
-          {WHATS.map((what: What) => (
-            <tr key={what}>
-              <td class="name"><button class="link" aria-pressed={shown.what === what} title={`${MEANS[what]} Shows only these.`} onClick={() => show(what)}>{what}</button></td>
-              <td class={mark(sums.parts[what].change)}>{amount(sums.parts[what].change, unit, true)}</td>
-              <td>{percent(sums.parts[what].change, sums.base)}</td>
-              <td>{count(sums.parts[what].stacks)} {sums.parts[what].stacks === 1 ? "stack" : "stacks"}</td>
+          <tr><td class="name">then</td><td>{amount(totals.base, unit)}</td><td /><td /></tr>
+          {CHANGE_TYPES.map((changeType: ChangeType) => (
+            <tr key={changeType}>
+              <td class="name"><button class="link" aria-pressed={shown.what === changeType} title={`${CHANGE_HELP[changeType]} Shows only these.`} onClick={() => show(changeType)}>{changeType}</button></td>
+              <td class={changeClass(totals.byType[changeType].change)}>{amount(totals.byType[changeType].change, unit, true)}</td>
+              <td>{percent(totals.byType[changeType].change, totals.base)}</td>
+              <td>{count(totals.byType[changeType].stacks)} {totals.byType[changeType].stacks === 1 ? "stack" : "stacks"}</td>
             </tr>
           ))}
-          <tr><td class="name"><strong>now</strong></td><td><strong>{amount(sums.value, unit)}</strong></td><td>{percent(sums.value - sums.base, sums.base)}</td><td>{amount(sums.value - sums.base, unit, true)} in all</td></tr>
+          <tr><td class="name"><strong>now</strong></td><td><strong>{amount(totals.value, unit)}</strong></td><td>{percent(totals.value - totals.base, totals.base)}</td><td>{amount(totals.value - totals.base, unit, true)} in all</td></tr>
         </tbody>
       </table>
-      <h2>{chosen ? `Stacks that are ${chosen}` : "Stacks that changed"}</h2>
+      <h2>{type ? `Stacks that are ${type}` : "Stacks that changed"}</h2>
       <table class="figures stacked" style={{ "--columns": 4 }} aria-label="Stacks">
         <thead><tr><th scope="col">change</th><th scope="col">then</th><th scope="col">now</th><th scope="col">what</th><th scope="col">allocated in</th></tr></thead>
         <tbody>
-          <Pieces rows={rows} piece={50} each={(row) => (
+          <ChunkedRows rows={rows} chunkSize={50} renderRow={(row) => (
             <tr key={row.stack.join("\n")}>
-              <td class={mark(row.value - row.base)}>{amount(row.value - row.base, unit, true)}</td>
+              <td class={changeClass(row.value - row.base)}>{amount(row.value - row.base, unit, true)}</td>
               <td>{amount(row.base, unit)}</td>
               <td>{amount(row.value, unit)}</td>
-              <td>{row.what}</td>
-              <td class="name"><Path stack={row.stack} inner={row.inner} change={change} most={6} /></td>
+              <td>{row.type}</td>
+              <td class="name"><Path stack={row.stack} inner={row.inner} change={change} maxNames={6} /></td>
             </tr>
           )} />
         </tbody>
       </table>
       {rows.length === 0 && <p class="note">No stack.</p>}
-      {more > 0 && <p class="note">{count(more)} more: search or filter to see them.</p>}
+      {omitted > 0 && <p class="note">{count(omitted)} more: search or filter to see them.</p>}
       <p class="note">Both sides are estimates from samples: a small stack may be new, or gone, by chance. <code>seemalloc diff</code> shows the error of each.</p>
     </section>
   );
 }
 
-function mark(change: number): string {
-  return change > 0 ? "more" : change < 0 ? "less" : "";
+function changeClass(change: number): string {
+  return change > 0 ? "increase" : change < 0 ? "decrease" : "";
 }

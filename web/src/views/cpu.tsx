@@ -23,27 +23,27 @@ function Running({ cpu, end }: { cpu: CPU; end: () => void }) {
   );
 }
 
-interface Wanted {
+interface CPUSettings {
   seconds: string; // as typed
   hz: string;
 }
 
-function Begin({ cpu, wanted, want, begin }: { cpu: CPU; wanted: Wanted; want: (wanted: Wanted) => void; begin: (seconds: number, hz: number) => void }) {
+function StartForm({ cpu, settings, setSettings, start }: { cpu: CPU; settings: CPUSettings; setSettings: (wanted: CPUSettings) => void; start: (seconds: number, hz: number) => void }) {
   return (
     <form class="bar" onSubmit={(event) => {
       event.preventDefault();
-      begin(Number(wanted.seconds), Number(wanted.hz));
+      start(Number(settings.seconds), Number(settings.hz));
     }}>
-      <label>seconds <input type="number" required min={1} max={cpu.most_s} step="any" value={wanted.seconds} onInput={(event) => want({ ...wanted, seconds: event.currentTarget.value })} /></label>
-      <label title="How often each thread is interrupted per second of its CPU time">samples per second <input type="number" required min={1} max={cpu.most_hz} value={wanted.hz} onInput={(event) => want({ ...wanted, hz: event.currentTarget.value })} /></label>
+      <label>seconds <input type="number" required min={1} max={cpu.most_s} step="any" value={settings.seconds} onInput={(event) => setSettings({ ...settings, seconds: event.currentTarget.value })} /></label>
+      <label title="How often each thread is interrupted per second of its CPU time">samples per second <input type="number" required min={1} max={cpu.most_hz} value={settings.hz} onInput={(event) => setSettings({ ...settings, hz: event.currentTarget.value })} /></label>
       <button>profile CPU time</button>
     </form>
   );
 }
 
 export function CPUTime({ state, cpu, changed }: Props) {
-  const [refused, setRefused] = useState("");
-  const [wanted, setWanted] = useState<Wanted | null>(null);
+  const [error, setError] = useState("");
+  const [settings, setSettings] = useState<CPUSettings | null>(null);
   if (!state.live) return cpu?.problem ? <p class="problem" role="alert">{cpu.problem}</p> : null;
   const pid = state.pid || "PID";
   if (!state.allow_set) {
@@ -54,20 +54,20 @@ export function CPUTime({ state, cpu, changed }: Props) {
     );
   }
   if (!cpu) return null;
-  const tell = async (asked: Promise<CPU>) => {
+  const send = async (request: Promise<CPU>) => {
     try {
-      await asked;
-      setRefused("");
+      await request;
+      setError("");
       changed();
     } catch (failure) {
-      setRefused(failure instanceof Error ? failure.message : String(failure));
+      setError(failure instanceof Error ? failure.message : String(failure));
     }
   };
-  const problem = refused || cpu.problem;
+  const problem = error || cpu.problem;
   return (
     <section class="cpu" aria-label="Profile of CPU time">
-      {cpu.running ? <div class="bar"><Running cpu={cpu} end={() => void tell(api.endCPU())} /></div>
-        : <Begin cpu={cpu} wanted={wanted ?? { seconds: String(cpu.for_s), hz: String(cpu.hz) }} want={setWanted} begin={(seconds, hz) => void tell(api.startCPU(seconds, hz))} />}
+      {cpu.running ? <div class="bar"><Running cpu={cpu} end={() => void send(api.endCPU())} /></div>
+        : <StartForm cpu={cpu} settings={settings ?? { seconds: String(cpu.for_s), hz: String(cpu.hz) }} setSettings={setSettings} start={(seconds, hz) => void send(api.startCPU(seconds, hz))} />}
       {problem && <p class="problem" role="alert">{problem}</p>}
       <div role="status">{!cpu.running && cpu.said.map((line) => <p key={line} class="note">{line}</p>)}</div>
     </section>
@@ -75,7 +75,7 @@ export function CPUTime({ state, cpu, changed }: Props) {
 }
 
 /** Shown if there are no samples. */
-export function NoCPU({ state, running }: { state: State; running: boolean }) {
+export function NoCPUSamples({ state, running }: { state: State; running: boolean }) {
   if (running) return <p class="note">No samples so far: the profile is fetched every few seconds, and a waiting thread is not sampled.</p>;
   if (!state.live) return <p class="note">CPU time was not profiled while the process ran.</p>;
   return <p class="note">CPU time has not been profiled yet{state.allow_set ? "." : <>: run <code>seemalloc cpu {state.pid || "PID"}</code>, and its profile is shown here.</>}</p>;

@@ -1,60 +1,60 @@
 // Flame graph. A click zooms in; a click on the root or Esc zooms out. The arrow keys move the selection and Enter
 // zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ofModule } from "../draw/colour.ts";
-import { draw, hit, layout, modulesOf, svgOf, ROW } from "../draw/flame.ts";
+import { moduleColour } from "../draw/colour.ts";
+import { draw, boxAt, layout, modulesOf, svgOf, ROW } from "../draw/flame.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { amount, percent } from "../model/format.ts";
-import { type Node, find, pathOf, pattern, tree } from "../model/stacks.ts";
-import type { About, FlameFigures } from "../look.ts";
-import type { Change, Shown } from "../state.ts";
+import { type Node, findNode, pathOf, compilePattern, callTree } from "../model/stacks.ts";
+import type { ProfileInfo, FlameData } from "../viewdata.ts";
+import type { Change, ViewState } from "../state.ts";
 import type { ViewProps } from "../viewprops.ts";
-import { ShapeOfTree } from "./shape.tsx";
+import { TreeControls } from "./treecontrols.tsx";
 
-const MOST_MODULES = 8; // in the legend
+const MAX_MODULES = 8; // in the legend
 
 /** The node in the direction of an arrow key. */
 function neighbour(node: Node, key: string): Node | null {
   const siblings = node.parent?.children ?? [];
-  const place = siblings.indexOf(node);
+  const position = siblings.indexOf(node);
   switch (key) {
     case "ArrowUp": return node.parent;
     case "ArrowDown": return node.children.reduce<Node | null>((most, one) => (most && most.total >= one.total ? most : one), null);
-    case "ArrowLeft": return siblings[place - 1] ?? null;
-    case "ArrowRight": return siblings[place + 1] ?? null;
+    case "ArrowLeft": return siblings[position - 1] ?? null;
+    case "ArrowRight": return siblings[position + 1] ?? null;
   }
   return null;
 }
 
 /** The inverted tree has no self values. */
-export function describe(node: Node, whole: number, unit: string, compares: boolean, inverted = false): string {
+export function describe(node: Node, whole: number, unit: string, isComparison: boolean, inverted = false): string {
   const now = `${amount(node.total, unit)}, ${percent(node.total, whole)}`;
-  const change = compares ? `, ${amount(node.total - node.base, unit, true)} since` : "";
+  const change = isComparison ? `, ${amount(node.total - node.base, unit, true)} since` : "";
   return `${node.name}: ${now}${change}${inverted ? "" : `; itself ${amount(node.self, unit)}`}`;
 }
 
-export function Flame({ about, figures, shown, change }: ViewProps<"flame">) {
-  return <Flames about={about} of={figures} shown={shown} change={change} />;
+export function Flame({ about, data, shown, change }: ViewProps<"flame">) {
+  return <FlameGraph about={about} data={data} shown={shown} change={change} />;
 }
 
 /** fixed: it cannot be inverted. */
-export function Flames({ about, of, shown, change, fixed = false }: { about: About; of: FlameFigures; shown: Shown; change: Change; fixed?: boolean }) {
-  const { unit, compares } = about;
+export function FlameGraph({ about, data, shown, change, fixed = false }: { about: ProfileInfo; data: FlameData; shown: ViewState; change: Change; fixed?: boolean }) {
+  const { unit, isComparison } = about;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [ownPath, setOwnPath] = useState<string[]>([]); // for a flame graph beside another one; otherwise the path is in the address
   const path = useMemo(() => (fixed ? ownPath : shown.zoom.split("\n").filter(Boolean)), [fixed, ownPath, shown.zoom]);
-  const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names, because the tree is rebuilt every few seconds
+  const [selectedPath, setSelectedPath] = useState<string[] | null>(null); // by names, because the tree is rebuilt every few seconds
   const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const up = shown.flames;
-  const root = useMemo(() => tree(of.tree), [of]);
-  const top = useMemo(() => find(root, path), [root, path]);
-  const chosen = useMemo(() => chosenPath && find(root, chosenPath), [root, chosenPath]);
-  const { boxes, rows } = useMemo(() => layout(top, width, compares), [top, width, compares]);
+  const root = useMemo(() => callTree(data.tree), [data]);
+  const top = useMemo(() => findNode(root, path), [root, path]);
+  const selected = useMemo(() => selectedPath && findNode(root, selectedPath), [root, selectedPath]);
+  const { boxes, rows } = useMemo(() => layout(top, width, isComparison), [top, width, isComparison]);
   const whole = Math.max(root.weight, 1);
-  const byChange = compares && shown.colour !== "module";
+  const byChange = isComparison && shown.colour !== "module";
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const look = { width, up, byChange, search: pattern(shown.search), dark, chosen };
+  const style = { width, rootAtBottom: up, byChange, search: compilePattern(shown.search), dark, selected };
 
   useEffect(() => {
     const element = canvas.current!;
@@ -63,47 +63,47 @@ export function Flames({ about, of, shown, change, fixed = false }: { about: Abo
     return () => observer.disconnect();
   }, []);
   useEffect(() => {
-    if (width > 0) draw(canvas.current!, boxes, rows, look);
-  }, [boxes, rows, width, up, byChange, shown.search, dark, chosen]);
+    if (width > 0) draw(canvas.current!, boxes, rows, style);
+  }, [boxes, rows, width, up, byChange, shown.search, dark, selected]);
 
-  const at = (event: MouseEvent) => hit(boxes, rows, up, event.offsetX, event.offsetY);
+  const boxUnder = (event: MouseEvent) => boxAt(boxes, rows, up, event.offsetX, event.offsetY);
   const zoom = (node: Node) => {
     if (fixed) setOwnPath(pathOf(node));
     else change({ zoom: pathOf(node).join("\n") });
-    setChosenPath(pathOf(node));
+    setSelectedPath(pathOf(node));
   };
   const key = (event: KeyboardEvent) => {
     if (event.key === "Escape") zoom(root);
-    else if (event.key === "Enter" && chosen) zoom(chosen);
+    else if (event.key === "Enter" && selected) zoom(selected);
     else {
-      const next = neighbour(chosen ?? top, event.key);
+      const next = neighbour(selected ?? top, event.key);
       if (!next) return;
-      setChosenPath(pathOf(next));
+      setSelectedPath(pathOf(next));
     }
     event.preventDefault();
   };
-  const under = pointer && hit(boxes, rows, up, pointer.x, pointer.y)?.node;
-  const told = under ?? chosen ?? top;
-  const found = of.found;
+  const hoveredNode = pointer && boxAt(boxes, rows, up, pointer.x, pointer.y)?.node;
+  const detailNode = hoveredNode ?? selected ?? top;
+  const found = data.matches;
   const modules = useMemo(() => modulesOf(boxes), [boxes]);
   return (
     <section>
       <div class="bar">
         <label><input type="checkbox" checked={up} onChange={() => change({ flames: !up })} /> flames (root at the bottom)</label>
-        {compares && (
+        {isComparison && (
           <label>colour by <select value={byChange ? "change" : "module"} onChange={(event) => change({ colour: event.currentTarget.value })}>
             <option value="change">change</option>
             <option value="module">module</option>
           </select></label>
         )}
-        <ShapeOfTree shown={shown} change={change} fixed={fixed} />
+        <TreeControls shown={shown} change={change} hideDirection={fixed} />
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
-        <button disabled={!told.parent} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.parent ? "it" : "…"}</button>
-        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, look, (node) => describe(node, whole, unit, compares, shown.inverted)), width, height: rows * ROW })} />
+        <button disabled={!detailNode.parent} onClick={() => change({ view: "callers", function: detailNode.name })}>callers of {detailNode.parent ? "it" : "…"}</button>
+        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, style, (node) => describe(node, whole, unit, isComparison, shown.inverted)), width, height: rows * ROW })} />
       </div>
-      <p class="told" aria-live="polite">{describe(told, whole, unit, compares, shown.inverted)}</p>
-      {found && <p class="note found" role="status">search: {found.functions} {found.functions === 1 ? "function matches" : "functions match"}, with {amount(found.value, unit)}, {percent(found.value, whole)}</p>}
-      <div class="flamebox">
+      <p class="detail" aria-live="polite">{describe(detailNode, whole, unit, isComparison, shown.inverted)}</p>
+      {found && <p class="note matches" role="status">search: {found.functions} {found.functions === 1 ? "function matches" : "functions match"}, with {amount(found.value, unit)}, {percent(found.value, whole)}</p>}
+      <div class="flame-container">
       <canvas
         ref={canvas}
         class="flame"
@@ -113,22 +113,22 @@ export function Flames({ about, of, shown, change, fixed = false }: { about: Abo
         onMouseMove={(event) => setPointer({ x: event.offsetX, y: event.offsetY })}
         onMouseLeave={() => setPointer(null)}
         onClick={(event) => {
-          const box = at(event);
+          const box = boxUnder(event);
           if (box) zoom(box.node);
         }}
         onKeyDown={key}
       />
-      {under && (
+      {hoveredNode && (
         <div class="tip" aria-hidden="true" style={{ top: `${pointer!.y + 18}px`, ...(pointer!.x < width / 2 ? { left: `${pointer!.x + 8}px` } : { right: `${width - pointer!.x + 8}px` }) }}>
-          {describe(under, whole, unit, compares, shown.inverted)}
-          {under.parent && <small>{[under.file, under.module].filter(Boolean).join(", in ")}</small>}
+          {describe(hoveredNode, whole, unit, isComparison, shown.inverted)}
+          {hoveredNode.parent && <small>{[hoveredNode.file, hoveredNode.module].filter(Boolean).join(", in ")}</small>}
         </div>
       )}
       </div>
       {!byChange && modules.length > 1 && (
         <p class="legend">
-          {modules.slice(0, MOST_MODULES).map((module) => <span key={module} class="entry"><i style={{ background: ofModule(module, dark) }} />{module || "(no module)"}</span>)}
-          {modules.length > MOST_MODULES && `and ${modules.length - MOST_MODULES} more modules`}
+          {modules.slice(0, MAX_MODULES).map((module) => <span key={module} class="entry"><i style={{ background: moduleColour(module, dark) }} />{module || "(no module)"}</span>)}
+          {modules.length > MAX_MODULES && `and ${modules.length - MAX_MODULES} more modules`}
         </p>
       )}
       {byChange && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}

@@ -5,12 +5,12 @@ import { api, isReport } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { bytes, clock } from "../model/format.ts";
-import { asked } from "../model/rows.ts";
+import { rowQuery } from "../model/rowfilters.ts";
 import { sparkline } from "../model/series.ts";
-import { type Change, type Shown, useAnswer } from "../state.ts";
+import { type Change, type ViewState, useRequest } from "../state.ts";
 import { Path } from "./path.tsx";
-import { SizeRange, Thread, ofThreads } from "./rows.tsx";
-import { StackFilter, filters } from "./stackfilter.tsx";
+import { SizeRange, ThreadFilter, threadSettings } from "./rowfilters.tsx";
+import { StackFilter, filterQuery } from "./stackfilter.tsx";
 
 const WINDOWS: [string, number][] = [["all stored profiles", 0], ["last 10 minutes", 600], ["last minute", 60]];
 
@@ -19,19 +19,19 @@ function Spark({ values, times }: { values: number[]; times: number[] }) {
   return <svg width="120" height="28" aria-hidden="true"><polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" /></svg>;
 }
 
-function sure(one: Suspect): string {
+function certainty(one: Suspect): string {
   if (one.sure > 0.999) return "practically certain";
   return `${(100 * one.sure).toFixed(one.sure > 0.99 ? 1 : 0)} %`;
 }
 
-export function Growth({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+export function Growth({ state, shown, change }: { state: State; shown: ViewState; change: Change }) {
   const seconds = shown.last;
   const table = useRef<HTMLTableElement>(null);
-  const { value: choices } = useAnswer(() => (isReport ? Promise.resolve(null) : api.choices()), state.live ? 10_000 : 0, [state.live]);
+  const { value: choices } = useRequest(() => (isReport ? Promise.resolve(null) : api.choices()), state.live ? 10_000 : 0, [state.live]);
   const thread = choices && !choices.threads ? "" : shown.thread;
   // A report has the growth of all rows only.
-  const chosen = isReport ? filters({ ...shown, module: "" }) : filters(shown) + asked({ ...shown, labels: "", thread, seconds: 0 });
-  const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until, chosen), 5000, [seconds, shown.from, shown.until, chosen]);
+  const query = isReport ? filterQuery({ ...shown, module: "" }) : filterQuery(shown) + rowQuery({ ...shown, labels: "", thread, seconds: 0 });
+  const { value, problem } = useRequest(() => api.suspects(seconds, shown.from, shown.until, query), 5000, [seconds, shown.from, shown.until, query]);
   return (
     <section>
       <div class="bar">
@@ -40,11 +40,11 @@ export function Growth({ state, shown, change }: { state: State; shown: Shown; c
         </select></label>}
         <StackFilter shown={shown} change={change} problem={problem} modules={isReport ? undefined : (choices?.modules ?? [])} />
         {!isReport && <SizeRange shown={shown} change={change} />}
-        {choices?.threads && <Thread names={choices.threads} value={shown.thread} problem={problem} set={(text) => change(ofThreads(state, text))} />}
+        {choices?.threads && <ThreadFilter names={choices.threads} value={shown.thread} problem={problem} set={(text) => change(threadSettings(state, text))} />}
         {!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
       </div>
       {problem && <p class="problem" role="alert">{problem}</p>}
-      {value?.length === 0 && <p class="note">{chosen ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far, or some of them have no time.</p>}
+      {value?.length === 0 && <p class="note">{query ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far, or some of them have no time.</p>}
       {thread && state.live && (
         <p class="note">By thread, from profiles that are taken while this view is open{value?.[0] && `, since ${clock(value[0].times[0]!)}`}: the regular profiles have no threads.</p>
       )}
@@ -56,9 +56,9 @@ export function Growth({ state, shown, change }: { state: State; shown: Shown; c
               <tr key={one.stack.join()}>
                 <td>{bytes(one.bytes_per_s)}</td>
                 <td>{bytes(one.now)}</td>
-                <td>{sure(one)}</td>
+                <td>{certainty(one)}</td>
                 <td><Spark values={one.values} times={one.times} /></td>
-                <td class="name"><Path stack={one.stack} inner={one.inner} change={change} most={8} /></td>
+                <td class="name"><Path stack={one.stack} inner={one.inner} change={change} maxNames={8} /></td>
               </tr>
             ))}
           </tbody>

@@ -1,19 +1,19 @@
 // A stack in one line: the allocating function and its callers, without the innermost intermediate functions. Each name
 // links to its callers.
-import { TOLD } from "../model/growers.ts";
+import { MAX_NAMES } from "../model/growth.ts";
 import type { Change } from "../state.ts";
 
-export function Path({ stack, inner = 0, change, most = TOLD }: { stack: string[]; inner?: number; change: Change; most?: number }) {
-  const shown = stack.slice(inner);
+export function Path({ stack, inner = 0, change, maxNames: maxNames = MAX_NAMES }: { stack: string[]; inner?: number; change: Change; maxNames?: number }) {
+  const names = stack.slice(inner);
   return (
     <span title={stack.join("\n")}>
-      {shown.slice(0, most).map((name, i) => (
+      {names.slice(0, maxNames).map((name, i) => (
         <span key={i}>
           {i > 0 && <small> ← </small>}
           <button class="link" onClick={() => change({ view: "callers", function: name })}>{name}</button>
         </span>
       ))}
-      {shown.length > most && <small> ← …</small>}
+      {names.length > maxNames && <small> ← …</small>}
     </span>
   );
 }

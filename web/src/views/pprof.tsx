@@ -1,8 +1,8 @@
 // The link to pprof's own pages for the displayed profile (tool/web/pprof.go), which link back.
-import { asked } from "../model/rows.ts";
-import type { Shown } from "../state.ts";
+import { rowQuery } from "../model/rowfilters.ts";
+import type { ViewState } from "../state.ts";
 
-export function pprofAddress(shown: Shown, type: string): string {
+export function pprofAddress(shown: ViewState, type: string): string {
   const name = shown.kind !== "heap" ? shown.kind : shown.base >= 0 ? `${shown.at}-${shown.base}` : String(shown.at);
   const query = new URLSearchParams();
   if (type) query.set("si", type);
@@ -17,7 +17,7 @@ function isTagFocus(pattern: string): boolean {
   return !/,|\d{19}/.test(pattern);
 }
 
-export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
-  if (asked({ ...shown, thread: "" }) || shown.module || !isTagFocus(shown.thread)) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof with these filters</span>;
+export function PprofLink({ shown, type }: { shown: ViewState; type: string }) {
+  if (rowQuery({ ...shown, thread: "" }) || shown.module || !isTagFocus(shown.thread)) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof with these filters</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }

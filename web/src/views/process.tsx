@@ -5,37 +5,37 @@ import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { bytes, count, duration } from "../model/format.ts";
-import { SEEN, functionOf } from "../model/findings.ts";
-import { larger, lost, sum } from "../model/requests.ts";
-import { hasSize, isAllSizes } from "../model/rows.ts";
-import { type Change, type Shown, useAnswer } from "../state.ts";
+import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
+import { groupLarge, wastedShare, sumRequests } from "../model/requests.ts";
+import { acceptsSize, acceptsAllSizes } from "../model/rowfilters.ts";
+import { type Change, type ViewState, useRequest } from "../state.ts";
 import { PROFILE_VIEWS } from "./profile.tsx";
-import { SizeRange } from "./rows.tsx";
+import { SizeRange } from "./rowfilters.tsx";
 import { Trace } from "./trace.tsx";
-import { Word } from "./word.tsx";
+import { Term } from "./term.tsx";
 
 function Problem({ text }: { text: string }) {
   return text ? <p class="problem" role="alert">{text}</p> : null;
 }
 
-export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
-  const { value, problem } = useAnswer(api.stats, 2000, []);
-  const asked = useAnswer(api.requests, 10_000, []);
+export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
+  const { value, problem } = useRequest(api.stats, 2000, []);
+  const requestsAnswer = useRequest(api.requests, 10_000, []);
   const tables = useRef<HTMLDivElement>(null);
-  const every = value?.size_classes ?? [];
-  const classes = every.filter((one) => hasSize(shown, one.size));
+  const allClasses = value?.size_classes ?? [];
+  const classes = allClasses.filter((one) => acceptsSize(shown, one.size));
   const most = Math.max(1, ...classes.map((one) => one.size * (one.live + one.cached + one.free)));
-  const requests = (asked.value ?? []).filter((one) => hasSize(shown, one.size));
+  const requests = (requestsAnswer.value ?? []).filter((one) => acceptsSize(shown, one.size));
   const bySize = new Map(requests.map((one) => [one.size, one]));
-  const large = larger(requests, Math.max(0, ...every.map((one) => one.size)));
-  const all = sum(requests);
-  const mostAsked = Math.max(1, ...requests.map((one) => one.count), ...large.map((one) => one.count));
-  const wasted = classes.reduce((bytes, one) => bytes + lost(bySize.get(one.size)) * one.size * one.live, 0);
+  const large = groupLarge(requests, Math.max(0, ...allClasses.map((one) => one.size)));
+  const all = sumRequests(requests);
+  const maxRequests = Math.max(1, ...requests.map((one) => one.count), ...large.map((one) => one.count));
+  const wasted = classes.reduce((bytes, one) => bytes + wastedShare(bySize.get(one.size)) * one.size * one.live, 0);
   // Two cells: the number, and the same as a bar.
-  const ofRequests = (one: Request | undefined) => (
+  const requestCells = (one: Request | undefined) => (
     <>
       <td>{one ? count(one.count) : ""}</td>
-      <td class="meter short"><span class="asked" style={{ width: `${(100 * (one?.count ?? 0)) / mostAsked}%` }} /></td>
+      <td class="meter short"><span class="requests" style={{ width: `${(100 * (one?.count ?? 0)) / maxRequests}%` }} /></td>
     </>
   );
   return (
@@ -46,25 +46,25 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
       </div>
       <Problem text={problem} />
       {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
-      {asked.value?.length === 0 && <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>}
-      {asked.problem ? <p class="note">Requests are not available: {asked.problem}.</p> : asked.value && all.count > 0 && (
-        <p class="sum">About <strong>{count(all.count)}</strong> requests since the start{!isAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Word name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.</p>
+      {requestsAnswer.value?.length === 0 && <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>}
+      {requestsAnswer.problem ? <p class="note">Requests are not available: {requestsAnswer.problem}.</p> : requestsAnswer.value && all.count > 0 && (
+        <p class="total">About <strong>{count(all.count)}</strong> requests since the start{!acceptsAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Term name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.</p>
       )}
       <div ref={tables}>
       <table class="figures sizes" aria-label="Size classes">
-        <thead><tr><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="span">spans</Word></th><th scope="col">live blocks</th><th scope="col"><Word name="cached" /></th><th scope="col"><Word name="free blocks">free</Word></th><th scope="col">bytes live</th><th scope="col"><Word name="rounding">lost</Word></th><th scope="col">not live</th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">histogram</th><th scope="col"><Word name="refills" /></th></tr></thead>
+        <thead><tr><th scope="col"><Term name="size class" /></th><th scope="col"><Term name="span">spans</Term></th><th scope="col">live blocks</th><th scope="col"><Term name="cached" /></th><th scope="col"><Term name="free blocks">free</Term></th><th scope="col">bytes live</th><th scope="col"><Term name="rounding">lost</Term></th><th scope="col">not live</th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free</th><th scope="col"><Term name="requests" /></th><th scope="col" class="name">histogram</th><th scope="col"><Term name="refills" /></th></tr></thead>
         <tbody>
           {classes.map((one) => {
             const whole = one.live + one.cached + one.free;
             const part = (blocks: number) => `${(100 * one.size * blocks) / most}%`;
             const request = bySize.get(one.size);
-            const share = lost(request);
+            const share = wastedShare(request);
             return (
               <tr key={one.size}>
                 <td>{bytes(one.size)}</td><td>{count(one.spans)}</td><td>{count(one.live)}</td><td>{count(one.cached)}</td><td>{count(one.free)}</td>
                 <td>{bytes(one.size * one.live)}</td><td>{request && (one.live > 0 ? `${bytes(share * one.size * one.live)}, ${Math.round(100 * share)} %` : `${Math.round(100 * share)} %`)}</td><td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td>
                 <td class="meter"><span class="live" style={{ width: part(one.live) }} /><span class="cached" style={{ width: part(one.cached) }} /><span class="free" style={{ width: part(one.free) }} /></td>
-                {ofRequests(request)}<td>{count(one.refills)}</td>
+                {requestCells(request)}<td>{count(one.refills)}</td>
               </tr>
             );
           })}
@@ -73,8 +73,8 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
       {large.length > 0 && (
         <table class="figures" aria-label="Requests of large blocks">
           <caption>Larger than all classes: whole pages</caption>
-          <thead><tr><th scope="col">up to</th><th scope="col">requested</th><th scope="col">lost by rounding</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
-          <tbody>{large.map((one) => <tr key={one.size}><td>{bytes(one.size)}</td><td>{bytes(one.requested)}</td><td>{Math.round(100 * lost(one))} %</td>{ofRequests(one)}</tr>)}</tbody>
+          <thead><tr><th scope="col">up to</th><th scope="col">requested</th><th scope="col">lost by rounding</th><th scope="col"><Term name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
+          <tbody>{large.map((one) => <tr key={one.size}><td>{bytes(one.size)}</td><td>{bytes(one.requested)}</td><td>{Math.round(100 * wastedShare(one))} %</td>{requestCells(one)}</tr>)}</tbody>
         </table>
       )}
       </div>
@@ -82,18 +82,18 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
   );
 }
 
-export function Kernel({ live, shown, change }: { live: boolean; shown: Shown; change: Change }) {
-  const { value, problem } = useAnswer(api.stats, 2000, []);
+export function Kernel({ live, shown, change }: { live: boolean; shown: ViewState; change: Change }) {
+  const { value, problem } = useRequest(api.stats, 2000, []);
   const calls = [...(value?.system.calls ?? [])].sort((a, b) => b.ns - a.ns);
   return (
     <section>
       <Problem text={problem} />
       {value && (
         <p>Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms; {bytes(value.purge.given_back)} have been returned to the OS,{" "}
-          {bytes(value.system.refault_bytes)} of it were reused soon (<Word name="refault">refaults</Word>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
+          {bytes(value.system.refault_bytes)} of it were reused soon (<Term name="refault">refaults</Term>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
       )}
       <table class="figures stacked calls" style={{ "--columns": 5 }}>
-        <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
+        <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Term name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
         <tbody>
           {calls.map((one) => (
             <tr key={one.call + one.reason}>
@@ -113,8 +113,8 @@ export function hasMap(state: State): boolean {
   return state.live || !!state.ended || !!state.report || !!state.stored?.map;
 }
 
-function seen(id: string, state: State): Partial<Shown> | undefined {
-  const { view, kind = "heap", type = "" } = SEEN[id] ?? {};
+function findingView(id: string, state: State): Partial<ViewState> | undefined {
+  const { view, kind = "heap", type = "" } = FINDING_VIEWS[id] ?? {};
   if (!view || (view === "map" && !hasMap(state))) return undefined;
   if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
   // A profile that can no longer be taken is not requested.
@@ -124,7 +124,7 @@ function seen(id: string, state: State): Partial<Shown> | undefined {
 
 export function Doctor({ state, change }: { state: State; change: Change }) {
   const [round, setRound] = useState(0);
-  const { value, problem } = useAnswer(api.doctor, 0, [round]);
+  const { value, problem } = useRequest(api.doctor, 0, [round]);
   return (
     <section>
       {state.live ? <div class="bar"><button onClick={() => setRound(round + 1)}>check again</button> doctor takes two snapshots, two seconds apart</div>
@@ -141,10 +141,10 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
           {one.sites && one.sites.length > 0 && (
             <>
               <p>{one.places}:</p>
-              <ol>{one.sites.map((site) => <li key={site.place}><button class="link" onClick={() => change({ ...seen("samples-lost", state), view: "callers", function: functionOf(site.place) })}>{site.place}</button> <small>{bytes(site.bytes)}, {Math.round(100 * site.share)} %</small></li>)}</ol>
+              <ol>{one.sites.map((site) => <li key={site.place}><button class="link" onClick={() => change({ ...findingView("samples-lost", state), view: "callers", function: functionAt(site.place) })}>{site.place}</button> <small>{bytes(site.bytes)}, {Math.round(100 * site.share)} %</small></li>)}</ol>
             </>
           )}
-          {seen(one.id, state) && <button onClick={() => change(seen(one.id, state)!)}>show it</button>}
+          {findingView(one.id, state) && <button onClick={() => change(findingView(one.id, state)!)}>show it</button>}
         </article>
       ))}
       {value && (
@@ -157,11 +157,11 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
   );
 }
 
-function Row({ one, may, done }: { one: Setting; may: boolean; done: (problem: string) => void }) {
+function SettingRow({ setting, canSet, done }: { setting: Setting; canSet: boolean; done: (problem: string) => void }) {
   const [text, setText] = useState<string | null>(null);
   const save = async () => {
     try {
-      await api.set(one.name, text ?? one.value);
+      await api.set(setting.name, text ?? setting.value);
       setText(null);
       done("");
     } catch (failure) {
@@ -170,34 +170,34 @@ function Row({ one, may, done }: { one: Setting; may: boolean; done: (problem: s
   };
   return (
     <tr>
-      <td class="name"><code>{one.name}</code></td>
+      <td class="name"><code>{setting.name}</code></td>
       <td class="name">
-        {may && one.any ? (
+        {canSet && setting.any ? (
           <form onSubmit={(event) => { event.preventDefault(); void save(); }}>
-            <input aria-label={one.name} value={text ?? one.value} placeholder={one.expected} onInput={(event) => setText(event.currentTarget.value)} />
-            {text !== null && text !== one.value && <button>set</button>}
+            <input aria-label={setting.name} value={text ?? setting.value} placeholder={setting.expected} onInput={(event) => setText(event.currentTarget.value)} />
+            {text !== null && text !== setting.value && <button>set</button>}
           </form>
-        ) : one.value || "(empty)"}
-        {one.value !== one.default && <small> default {one.default || "(empty)"}</small>}
+        ) : setting.value || "(empty)"}
+        {setting.value !== setting.default && <small> default {setting.default || "(empty)"}</small>}
       </td>
-      <td class="name"><small>{one.help}</small></td>
+      <td class="name"><small>{setting.help}</small></td>
     </tr>
   );
 }
 
 export function Settings({ state }: { state: State }) {
   const [round, setRound] = useState(0);
-  const [said, setSaid] = useState("");
-  const { value, problem } = useAnswer(api.settings, 0, [round]);
+  const [message, setMessage] = useState("");
+  const { value, problem } = useRequest(api.settings, 0, [round]);
   const done = (text: string) => {
-    setSaid(text);
+    setMessage(text);
     if (!text) setRound(round + 1);
   };
   const purge = async () => {
     try {
-      setSaid(`${bytes(Number(await api.purge()))} returned to the OS.`);
+      setMessage(`${bytes(Number(await api.purge()))} returned to the OS.`);
     } catch (failure) {
-      setSaid(String(failure instanceof Error ? failure.message : failure));
+      setMessage(String(failure instanceof Error ? failure.message : failure));
     }
   };
   return (
@@ -209,8 +209,8 @@ export function Settings({ state }: { state: State }) {
       {state.live && state.allow_set && <div class="bar"><button onClick={purge}>return free memory now</button></div>}
       {state.live && !state.allow_set && <p class="note">Read-only page: start <code>seemalloc web</code> with <code>--allow-set</code> to change the process from here.</p>}
       <Problem text={problem} />
-      <p aria-live="polite">{said}</p>
-      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set && state.live} done={done} />)}</tbody></table>
+      <p aria-live="polite">{message}</p>
+      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <SettingRow key={one.name} setting={one} canSet={state.allow_set && state.live} done={done} />)}</tbody></table>
     </section>
   );
 }

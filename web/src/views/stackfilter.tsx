@@ -1,7 +1,7 @@
 // The stack filters for views that the server ranks: by functions, as in the views of a profile. The patterns are
 // validated where they are applied, because the server's syntax differs from that of JavaScript.
-import type { Change, Shown } from "../state.ts";
-import { Typed, isRefused } from "./typed.tsx";
+import type { Change, ViewState } from "../state.ts";
+import { TextInput, isRejected } from "./textinput.tsx";
 
 const HELP = {
   focus: "Only stacks with a function that matches this regular expression",
@@ -9,7 +9,7 @@ const HELP = {
 };
 
 /** The additional query parameters. */
-export function filters(shown: Shown): string {
+export function filterQuery(shown: ViewState): string {
   return (["focus", "ignore", "module"] as const).map((name) => (shown[name] ? `&${name}=${encodeURIComponent(shown[name])}` : "")).join("");
 }
 
@@ -17,11 +17,11 @@ export function filters(shown: Shown): string {
  * problem: the error in the answer. modules: the choices; undefined in a report, whose stacks have only names
  * here.
  */
-export function StackFilter({ shown, change, problem, modules }: { shown: Shown; change: Change; problem: string; modules: string[] | undefined }) {
+export function StackFilter({ shown, change, problem, modules }: { shown: ViewState; change: Change; problem: string; modules: string[] | undefined }) {
   return (
     <>
       {(["focus", "ignore"] as const).map((name) => (
-        <Typed key={name} text={name} help={HELP[name]} width={14} value={shown[name]} bad={isRefused(name, shown[name], problem)} set={(text) => change({ [name]: text })} />
+        <TextInput key={name} text={name} help={HELP[name]} width={14} value={shown[name]} invalid={isRejected(name, shown[name], problem)} set={(text) => change({ [name]: text })} />
       ))}
       {modules && <label title="Only stacks whose innermost function is of this module">module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
         <option value="">all</option>

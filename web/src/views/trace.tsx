@@ -2,19 +2,19 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Bucket, TraceEvent, Traced } from "../answers.ts";
 import { api, isReport } from "../api.ts";
-import { chosenOf, problemOf } from "../model/events.ts";
+import { filterEvents, filterError } from "../model/events.ts";
 import { bytes, count, duration } from "../model/format.ts";
-import type { Change, Shown } from "../state.ts";
-import { Thread } from "./rows.tsx";
+import type { Change, ViewState } from "../state.ts";
+import { ThreadFilter } from "./rowfilters.tsx";
 import { StackFilter } from "./stackfilter.tsx";
-import { Word } from "./word.tsx";
+import { Term } from "./term.tsx";
 
-const EVERY = 500; // ms
-const KEPT = 1000; // events
-const SHOWN = 100;
+const POLL_INTERVAL_MS = 500; // ms
+const MAX_EVENTS = 1000; // events
+const MAX_SHOWN = 100;
 const HELPER = "seemalloc";
 
-function place(event: TraceEvent): string {
+function topFrame(event: TraceEvent): string {
   if (event.thread_name === HELPER) return "(the allocator's own thread)";
   return event.stack[0] ?? "(no stack)";
 }
@@ -39,44 +39,45 @@ function Histogram({ title, buckets, edge }: { title: string; buckets: Bucket[];
 
 const nameOf = (one: { call: string; reason: string }) => `${one.call}, ${one.reason}`;
 
-export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: { shown: Shown; change: Change }) {
+export function Trace({ shown: all, change }: { shown: ViewState; change: Change }) {
+  const { focus, ignore, thread } = all;
   const [on, setOn] = useState(!isReport);
-  const [seen, setSeen] = useState<Traced | null>(null);
+  const [trace, setTrace] = useState<Traced | null>(null);
   const [events, setEvents] = useState<TraceEvent[]>([]);
   const [kind, setKind] = useState("");
-  const [chosen, setChosen] = useState<TraceEvent | null>(null);
+  const [selected, setSelected] = useState<TraceEvent | null>(null);
   const [problem, setProblem] = useState("");
   const next = useRef(0);
   useEffect(() => {
     if (!on) return;
-    let over = false;
+    let cancelled = false;
     let timer = 0;
-    const look = async () => {
+    const poll = async () => {
       if (!document.hidden) {
         try {
           const got = await api.trace(next.current);
-          if (over) return;
+          if (cancelled) return;
           next.current = got.next;
-          setSeen(got);
-          if (got.events.length > 0) setEvents((before) => [...before, ...got.events].slice(-KEPT));
+          setTrace(got);
+          if (got.events.length > 0) setEvents((before) => [...before, ...got.events].slice(-MAX_EVENTS));
           setProblem("");
         } catch (failure) {
-          if (over) return;
+          if (cancelled) return;
           setProblem(failure instanceof Error ? failure.message : String(failure));
         }
       }
-      if (!over) timer = window.setTimeout(look, EVERY);
+      if (!cancelled) timer = window.setTimeout(poll, POLL_INTERVAL_MS);
     };
-    void look();
+    void poll();
     return () => {
-      over = true;
+      cancelled = true;
       clearTimeout(timer);
     };
   }, [on]);
-  const shown = chosenOf(events, { focus, ignore, thread }).filter((event) => !kind || nameOf(event) === kind).slice(-SHOWN).reverse();
-  const wrong = problemOf({ focus, ignore, thread });
-  const calls = seen?.calls ?? [];
-  const isChosen = !!(focus || ignore || thread);
+  const visibleEvents = filterEvents(events, { focus, ignore, thread }).filter((event) => !kind || nameOf(event) === kind).slice(-MAX_SHOWN).reverse();
+  const wrong = filterError({ focus, ignore, thread });
+  const calls = trace?.calls ?? [];
+  const isFiltered = !!(focus || ignore || thread);
   if (isReport) return <p class="note">A report has no trace, which shows calls as they happen.</p>;
   const one = calls.find((each) => nameOf(each) === kind) ?? calls[0];
   return (
@@ -84,25 +85,25 @@ export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: 
       <h2>Live trace</h2>
       <div class="bar">
         <button aria-pressed={on} onClick={() => setOn(!on)}>{on ? "stop tracing" : "trace"}</button>
-        <span role="status">{on && seen ? `Tracing for ${Math.round(seen.elapsed_s)} s` : on ? "…" : "Stopped: the process stops recording after 5 s"}</span>
-        {seen && <span>{count(seen.lost)} <Word name="lost" />, {count(seen.dropped)} not recorded</span>}
+        <span role="status">{on && trace ? `Tracing for ${Math.round(trace.elapsed_s)} s` : on ? "…" : "Stopped: the process stops recording after 5 s"}</span>
+        {trace && <span>{count(trace.lost)} <Term name="lost" />, {count(trace.dropped)} not recorded</span>}
         <label>calls <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
           <option value="">all</option>
           {calls.map((each) => <option key={nameOf(each)}>{nameOf(each)}</option>)}
         </select></label>
         <StackFilter shown={all} change={change} problem={wrong} modules={undefined} />
-        <Thread names={[...new Set(events.map((event) => event.thread_name))].sort()} value={thread} problem={wrong} set={(text) => change({ thread: text })} />
+        <ThreadFilter names={[...new Set(events.map((event) => event.thread_name))].sort()} value={thread} problem={wrong} set={(text) => change({ thread: text })} />
       </div>
       {wrong && <p class="problem" role="alert">{wrong}</p>}
       {problem && <p class="problem" role="alert">{problem}</p>}
-      {seen && calls.length === 0 && <p class="note">No call so far.</p>}
+      {trace && calls.length === 0 && <p class="note">No call so far.</p>}
       {calls.length > 0 && (
         <table class="figures totals stacked calls" style={{ "--columns": 5 }}>
-          <caption>Since the trace began{isChosen && ", of all threads and functions"}</caption>
-          <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
+          <caption>Since the trace began{isFiltered && ", of all threads and functions"}</caption>
+          <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Term name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
           <tbody>
             {calls.map((each) => (
-              <tr key={nameOf(each)} class={each === one ? "chosen" : ""}>
+              <tr key={nameOf(each)} class={each === one ? "selected" : ""}>
                 <td class="name"><button class="link" aria-pressed={nameOf(each) === kind} onClick={() => setKind(nameOf(each) === kind ? "" : nameOf(each))}>{each.call}</button></td>
                 <td class="name">{each.reason}</td><td>{count(each.calls)}</td><td>{bytes(each.bytes)}</td><td>{count(each.refused)}</td><td>{duration(each.ns)}</td><td>{duration(each.ns / Math.max(1, each.calls))}</td>
               </tr>
@@ -116,22 +117,22 @@ export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: 
           <Histogram title={`Durations: ${nameOf(one)}`} buckets={one.ns_histogram} edge={duration} />
         </div>
       )}
-      {chosen && (
-        <div class="told" aria-live="polite">
-          {nameOf(chosen)}: {bytes(chosen.bytes)} in {duration(chosen.ns)}, by thread {chosen.thread} {chosen.thread_name}
-          <ol class="stack">{chosen.stack.map((frame, i) => <li key={i}>{frame}</li>)}</ol>
+      {selected && (
+        <div class="detail" aria-live="polite">
+          {nameOf(selected)}: {bytes(selected.bytes)} in {duration(selected.ns)}, by thread {selected.thread} {selected.thread_name}
+          <ol class="stack">{selected.stack.map((frame, i) => <li key={i}>{frame}</li>)}</ol>
         </div>
       )}
-      {shown.length > 0 && (
+      {visibleEvents.length > 0 && (
         <table class="figures events stacked" style={{ "--columns": 4 }}>
-          <caption>The last calls{isChosen && " that pass the filters"}; a place opens its stack</caption>
-          <thead><tr><th scope="col">at</th><th scope="col" class="name">call</th><th scope="col" class="name">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Word name="place" /></th></tr></thead>
+          <caption>The last calls{isFiltered && " that pass the filters"}; a place opens its stack</caption>
+          <thead><tr><th scope="col">at</th><th scope="col" class="name">call</th><th scope="col" class="name">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Term name="place" /></th></tr></thead>
           <tbody>
-            {shown.map((event) => (
-              <tr key={event.id} class={event === chosen ? "chosen" : ""}>
+            {visibleEvents.map((event) => (
+              <tr key={event.id} class={event === selected ? "selected" : ""}>
                 <td>{event.time_s.toFixed(6)} s</td><td class="name">{event.call}</td><td class="name">{event.reason}</td><td>{bytes(event.bytes)}{event.refused && " refused"}</td><td>{duration(event.ns)}</td>
                 <td>{event.thread}</td><td>{event.size_class ? bytes(event.size_class) : ""}</td>
-                <td class="name"><button class="link" onClick={() => setChosen(event === chosen ? null : event)}>{place(event)}</button></td>
+                <td class="name"><button class="link" onClick={() => setSelected(event === selected ? null : event)}>{topFrame(event)}</button></td>
               </tr>
             ))}
           </tbody>

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Inlined, type Report } from "./inlined.ts";
+import { ReportAnswers, type ReportData } from "./reportanswers.ts";
 import type { Stacks } from "../answers.ts";
 
 const types = [{ name: "inuse_objects", unit: "objects", what: "" }, { name: "inuse_space", unit: "bytes", what: "" }];
 const about = { types, default: 1, period: 1, comments: null, errors: [0, 0] };
-const REPORT: Report = {
+const REPORT: ReportData = {
   answers: { moments: [{ id: 3, t: 1 }, { id: 8, t: 2 }], series: [{ t: 1 }, { t: 2 }, { t: 3 }], "suspects?last=60": ["last minute"], stats: {} },
   missing: { doctor: "the process has ended" },
   frames: [{ n: "main" }, { n: "gone" }, { n: "stays" }, { n: "new" }],
@@ -18,7 +18,7 @@ const REPORT: Report = {
 };
 
 test("profiles come out as the server would send them, also against another", () => {
-  const report = new Inlined(REPORT);
+  const report = new ReportAnswers(REPORT);
   const last = report.answer("profile?kind=heap&at=0") as Stacks;
   assert.deepEqual([last.t, last.stacks, last.values, last.base], [2, [[0, 2], [0, 3]], [[3, 30], [4, 40]], undefined]);
   const change = report.answer("profile?kind=heap&at=8&base=3") as Stacks;
@@ -30,7 +30,7 @@ test("profiles come out as the server would send them, also against another", ()
 });
 
 test("the same question has the same answer, and what is not there is said", () => {
-  const report = new Inlined(REPORT);
+  const report = new ReportAnswers(REPORT);
   assert.equal(report.answer("profile?kind=heap&at=0"), report.answer("profile?kind=heap&at=0"));
   assert.deepEqual(report.answer("series?since=1"), [{ t: 2 }, { t: 3 }]);
   assert.deepEqual(report.answer("suspects?last=60"), ["last minute"]);
@@ -42,7 +42,7 @@ test("the same question has the same answer, and what is not there is said", () 
 
 test("suspects are chosen by their functions", () => {
   const all = [{ stack: ["make", "parse", "main"] }, { stack: ["make", "serve", "main"] }];
-  const report = new Inlined({ ...REPORT, answers: { "suspects?last=0": all } });
+  const report = new ReportAnswers({ ...REPORT, answers: { "suspects?last=0": all } });
   assert.deepEqual(report.answer("suspects?last=0"), all);
   assert.deepEqual(report.answer("suspects?last=0&focus=PARSE"), [all[0]]);
   assert.deepEqual(report.answer("suspects?last=0&focus=main&ignore=%5Eparse"), [all[1]]);
@@ -50,7 +50,7 @@ test("suspects are chosen by their functions", () => {
 
 test("rows are chosen by thread, and added up where several are of one stack", () => {
   const threads = { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40], [1, 5, 50]], threads: ["main", "worker"], row_threads: [0, 0, 1] };
-  const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
+  const report = new ReportAnswers({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
   const of = (query: string) => report.answer(`profile?kind=threads&at=0${query}`) as Stacks;
   assert.deepEqual([of("").stacks, of("").values], [[[0, 2], [0, 3]], [[8, 80], [4, 40]]]);
   assert.deepEqual(of("").labels, { least: 0, most: 0, texts: { thread: ["main", "worker"] } });
@@ -64,7 +64,7 @@ test("rows are chosen by thread, and added up where several are of one stack", (
 
 test("rows that say no thread are in the whole alone", () => {
   const some = { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40]], threads: ["main"], row_threads: [-1, 0] };
-  const report = new Inlined({ ...REPORT, profiles: { "heap 8": some } });
+  const report = new ReportAnswers({ ...REPORT, profiles: { "heap 8": some } });
   assert.deepEqual((report.answer("profile?kind=heap&at=8") as Stacks).values, [[3, 30], [4, 40]]);
   assert.deepEqual((report.answer("profile?kind=heap&at=8&thread=.") as Stacks).values, [[4, 40]]);
 });
@@ -72,7 +72,7 @@ test("rows that say no thread are in the whole alone", () => {
 test("both sides of a comparison are of the thread, and added up", () => {
   const before = { ...about, t: 1, rows: [[0, 1, 10], [1, 2, 20], [1, 7, 70]], threads: ["main", "worker"], row_threads: [0, 0, 1] };
   const now = { ...about, t: 2, rows: [[1, 3, 30], [1, 5, 50]], threads: ["old", "worker"], row_threads: [0, 1] };
-  const report = new Inlined({ ...REPORT, profiles: { "heap 3": before, "heap 8": now } });
+  const report = new ReportAnswers({ ...REPORT, profiles: { "heap 3": before, "heap 8": now } });
   const of = (query: string) => report.answer(`profile?kind=heap&at=8&base=3${query}`) as Stacks;
   assert.deepEqual([of("").stacks, of("").values, of("").base], [[[0, 2], [0, 1]], [[8, 80], [0, 0]], [[9, 90], [1, 10]]]);
   const worker = of("&thread=worker");
@@ -83,7 +83,7 @@ test("profiles of other files are compared by the types that both have", () => {
   const before = { ...about, t: 1, types: [types[1]!, { name: "alloc_space", unit: "bytes", what: "" }], default: 0, errors: [3, 9], rows: [[0, 10, 99], [1, 20, 98]] };
   const now = { ...about, t: 2, errors: [1, 4], rows: [[1, 3, 30], [2, 4, 40]] };
   const cpu = { ...about, t: 1, types: [{ name: "cpu", unit: "nanoseconds", what: "" }], default: 0, errors: [0], rows: [[0, 7]] };
-  const report = new Inlined({ ...REPORT, profiles: { "heap 1": before, "heap 2": cpu, "heap 8": now } });
+  const report = new ReportAnswers({ ...REPORT, profiles: { "heap 1": before, "heap 2": cpu, "heap 8": now } });
   const change = report.answer("profile?kind=heap&at=8&base=1") as Stacks;
   assert.deepEqual([change.types, change.default, change.errors, change.base_errors], [[types[1]], 0, [4], [3]]);
   assert.deepEqual([change.stacks, change.values, change.base], [[[0, 2], [0, 3], [0, 1]], [[30], [40], [0]], [[20], [0], [10]]]);
@@ -93,10 +93,10 @@ test("profiles of other files are compared by the types that both have", () => {
 
 test("a report says whether it tells threads apart, and which patterns it cannot read", () => {
   const threads = { ...about, t: 2, rows: [[0, 1, 10], [1, 2, 20]], threads: ["main", "worker"], row_threads: [0, 1] };
-  const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
-  assert.deepEqual([report.tellsThreads("threads"), report.tellsThreads("peak"), report.tellsThreads("cpu")], [true, false, false]);
+  const report = new ReportAnswers({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
+  assert.deepEqual([report.hasThreads("threads"), report.hasThreads("peak"), report.hasThreads("cpu")], [true, false, false]);
   assert.deepEqual((report.answer("profile?kind=threads&thread=%5Ework") as Stacks).values, [[2, 20]]);
   assert.throws(() => report.answer("profile?kind=heap&at=8&size_from=16"), /^Error: size_from=16: the rows of a report do not have that/);
-  assert.throws(() => new Inlined({ ...REPORT, answers: { "suspects?last=0": [] } }).answer("suspects?last=0&ignore=(%3Fi)w"), /^Error: ignore=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
+  assert.throws(() => new ReportAnswers({ ...REPORT, answers: { "suspects?last=0": [] } }).answer("suspects?last=0&ignore=(%3Fi)w"), /^Error: ignore=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
   assert.throws(() => report.answer("profile?kind=threads&thread=(%3Fi)w"), /^Error: thread=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
 });

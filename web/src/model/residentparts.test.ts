@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Point } from "../answers.ts";
-import { PARTS } from "./parts.ts";
+import { RESIDENT_PARTS } from "./residentparts.ts";
 
 const point = (some: Partial<Point>) => ({ live: 50, cached: 30, dirty: 20, frag: 7, meta: 3, other: 10, rss: 100, ...some }) as Point;
-const parts = (some: Partial<Point>) => Object.fromEntries(PARTS.map((part) => [part.label, part.of(point(some))]));
+const parts = (some: Partial<Point>) => Object.fromEntries(RESIDENT_PARTS.map((part) => [part.label, part.of(point(some))]));
 
 test("the parts of resident memory add up to it, and free pages are told from threads' caches", () => {
   assert.deepEqual(parts({}), { live: 50, "cached by threads": 10, fragmentation: 7, dirty: 20, metadata: 3, "not ours": 10 });

@@ -1,6 +1,6 @@
 // Words with an explanation, shown on hover and on focus (also by a tap).
 
-const WORDS: Record<string, string> = {
+const DEFINITIONS: Record<string, string> = {
   flat: "What the function allocated itself.",
   cum: "Cumulative: the allocations of the function and of its callees.",
   live: "Blocks that the program has allocated and not freed, as far as they are resident. Bytes are by allocated size: a block counts with its whole size class, or whole pages.",
@@ -40,7 +40,7 @@ const WORDS: Record<string, string> = {
 const WIDTH = 300; // px, width of the box in style.css
 
 /** Positions the box: below the word, or above it near the lower edge, and within the page. */
-function place(event: FocusEvent) {
+function positionBox(event: FocusEvent) {
   const word = event.currentTarget as HTMLElement;
   const box = word.getBoundingClientRect();
   const isLow = box.bottom > innerHeight - 140;
@@ -49,6 +49,6 @@ function place(event: FocusEvent) {
   word.style.setProperty("--up", isLow ? "-100%" : "0");
 }
 
-export function Word({ name, children }: { name: string; children?: preact.ComponentChildren }) {
-  return <abbr title={WORDS[name]} data-says={WORDS[name]} tabIndex={0} onFocus={place}>{children ?? name}</abbr>;
+export function Term({ name, children }: { name: string; children?: preact.ComponentChildren }) {
+  return <abbr title={DEFINITIONS[name]} data-definition={DEFINITIONS[name]} tabIndex={0} onFocus={positionBox}>{children ?? name}</abbr>;
 }

@@ -1,21 +1,21 @@
 // The time range of a folder. It applies to the list of moments, the charts and the growth.
 import type { Point } from "../answers.ts";
-import type { Change, Shown } from "../state.ts";
+import type { Change, ViewState } from "../state.ts";
 
 /** The format of the input: local time without a zone. */
 function local(ms: number): string {
   return new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
 }
 
-export function Window({ points, shown, change }: { points: Point[]; shown: Shown; change: Change }) {
-  const bound = (name: "from" | "until", usual: number | undefined) => (
+export function TimeRange({ points, shown, change }: { points: Point[]; shown: ViewState; change: Change }) {
+  const input = (name: "from" | "until", usual: number | undefined) => (
     <label>{name} <input type="datetime-local" step="1" value={shown[name] || usual ? local(shown[name] || usual!) : ""}
       onChange={(event) => change({ [name]: new Date(event.currentTarget.value).getTime() || 0 })} /></label>
   );
   return (
     <div class="bar" role="group" aria-label="Time">
-      {bound("from", points[0]?.t)}
-      {bound("until", points[points.length - 1]?.t)}
+      {input("from", points[0]?.t)}
+      {input("until", points[points.length - 1]?.t)}
       <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>whole time</button>
     </div>
   );

@@ -6,22 +6,22 @@ interface Props {
   text: string; // its label
   help: string;
   value: string;
-  bad: boolean;
+  invalid: boolean;
   width: number; // letters
   set: (value: string) => void;
   example?: string;
   names?: string[]; // suggestions
 }
 
-export function Typed({ text, help, value, bad, width, set, example, names }: Props) {
-  const [typed, setTyped] = useState<string | null>(null);
+export function TextInput({ text, help, value, invalid, width, set, example, names }: Props) {
+  const [draft, setDraft] = useState<string | null>(null);
   const list = names && `${text}-names`;
   return (
     <label title={help}>
-      {text} <input value={typed ?? value} size={width} placeholder={example} list={list} aria-invalid={bad && typed === null} onInput={(event) => setTyped(event.currentTarget.value)}
+      {text} <input value={draft ?? value} size={width} placeholder={example} list={list} aria-invalid={invalid && draft === null} onInput={(event) => setDraft(event.currentTarget.value)}
         onChange={(event) => {
           set(event.currentTarget.value);
-          setTyped(null);
+          setDraft(null);
         }} />
       {names && <datalist id={list}>{names.map((name) => <option key={name} value={name} />)}</datalist>}
     </label>
@@ -29,6 +29,6 @@ export function Typed({ text, help, value, bad, width, set, example, names }: Pr
 }
 
 /** Whether the answer rejects this value: such an error starts with the name and the value. */
-export function isRefused(name: string, value: string, problem: string): boolean {
+export function isRejected(name: string, value: string, problem: string): boolean {
   return value !== "" && problem.startsWith(`${name}=${value}:`);
 }

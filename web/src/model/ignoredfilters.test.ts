@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Set, unheeded } from "./heeds.ts";
+import { type FilterValues, ignoredFilters } from "./ignoredfilters.ts";
 
-const NONE: Set = { focus: "", ignore: "", hide: "", module: "", sizeFrom: "", sizeTo: "", thread: "", labels: "", seconds: 0 };
-const ALL: Set = { focus: "a", ignore: "b", hide: "c", module: "d", sizeFrom: "1K", sizeTo: "", thread: "e", labels: "pool=f", seconds: 5 };
+const NONE: FilterValues = { focus: "", ignore: "", hide: "", module: "", sizeFrom: "", sizeTo: "", thread: "", labels: "", seconds: 0 };
+const ALL: FilterValues = { focus: "a", ignore: "b", hide: "c", module: "d", sizeFrom: "1K", sizeTo: "", thread: "e", labels: "pool=f", seconds: 5 };
 
 test("a view says which filters it does not heed, where they are set", () => {
-  const left = (view: string, set: Set, inReport = false) => unheeded(view, set, inReport)?.filters.join(" ") ?? "";
+  const left = (view: string, set: FilterValues, inReport = false) => ignoredFilters(view, set, inReport)?.filters.join(" ") ?? "";
   for (const view of ["overview", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings", "flame"]) assert.equal(left(view, NONE), "", view);
   assert.equal(left("overview", ALL), "focus ignore hide module size thread labels over");
   assert.equal(left("growth", ALL), "hide labels over");
@@ -18,5 +18,5 @@ test("a view says which filters it does not heed, where they are set", () => {
   assert.equal(left("sizes", { ...NONE, sizeFrom: "4K", sizeTo: "1K" }), "", "a range that cannot be read is none");
   assert.equal(left("flame", ALL), "", "what a profile does not tell stands beside its filters");
   assert.equal(left("constructor", ALL), "", "an address may name anything");
-  assert.match(unheeded("lifetimes", ALL, false)!.why, /of whole stacks/);
+  assert.match(ignoredFilters("lifetimes", ALL, false)!.reason, /of whole stacks/);
 });

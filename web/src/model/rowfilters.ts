@@ -10,7 +10,7 @@ export function parseBytes(text: string): number | null {
   return match ? Math.round(Number(match[1]) * UNITS[match[2]!.toLowerCase()]!) : null;
 }
 
-export interface Rows {
+export interface RowFilter {
   sizeFrom: string; // as typed
   sizeTo: string;
   labels: string; // "lifetime=alive&pool=cache"
@@ -19,19 +19,19 @@ export interface Rows {
 }
 
 /** Whether the sizes form a valid range. */
-export function isRange(rows: Pick<Rows, "sizeFrom" | "sizeTo">): boolean {
+export function isValidRange(rows: Pick<RowFilter, "sizeFrom" | "sizeTo">): boolean {
   const [from, to] = [parseBytes(rows.sizeFrom), parseBytes(rows.sizeTo)];
   return from !== null && to !== null && (to === 0 || from <= to);
 }
 
 /** Whether all sizes are selected: there is no range, or it is invalid. */
-export function isAllSizes(rows: Pick<Rows, "sizeFrom" | "sizeTo">): boolean {
-  return !isRange(rows) || (!parseBytes(rows.sizeFrom) && !parseBytes(rows.sizeTo));
+export function acceptsAllSizes(rows: Pick<RowFilter, "sizeFrom" | "sizeTo">): boolean {
+  return !isValidRange(rows) || (!parseBytes(rows.sizeFrom) && !parseBytes(rows.sizeTo));
 }
 
 /** Whether blocks of this size are selected. An invalid range selects all. */
-export function hasSize(rows: Pick<Rows, "sizeFrom" | "sizeTo">, bytes: number): boolean {
-  if (!isRange(rows)) return true;
+export function acceptsSize(rows: Pick<RowFilter, "sizeFrom" | "sizeTo">, bytes: number): boolean {
+  if (!isValidRange(rows)) return true;
   const [from, to] = [parseBytes(rows.sizeFrom)!, parseBytes(rows.sizeTo)!];
   return bytes >= from && (to === 0 || bytes <= to);
 }
@@ -40,9 +40,9 @@ export function hasSize(rows: Pick<Rows, "sizeFrom" | "sizeTo">, bytes: number):
  * The query parameters for a profile. An invalid range is omitted. Thread patterns are sent unchecked, because
  * the server's syntax differs from that of JavaScript.
  */
-export function asked(rows: Rows): string {
+export function rowQuery(rows: RowFilter): string {
   const query = new URLSearchParams();
-  if (isRange(rows)) {
+  if (isValidRange(rows)) {
     for (const [name, text] of [["size_from", rows.sizeFrom], ["size_to", rows.sizeTo]] as const) if (parseBytes(text)) query.set(name, String(parseBytes(text)));
   }
   if (rows.labels) query.set("labels", rows.labels);
@@ -52,9 +52,9 @@ export function asked(rows: Rows): string {
 }
 
 /** The filters for properties that no row of the profile has, so that no row passes. */
-export function untoldOf(rows: Rows, labels: { most: number; texts: Record<string, string[]> }): string[] {
+export function unsupportedFilters(rows: RowFilter, labels: { most: number; texts: Record<string, string[]> }): string[] {
   return [
-    ...(!isAllSizes(rows) && labels.most === 0 ? ["size"] : []),
+    ...(!acceptsAllSizes(rows) && labels.most === 0 ? ["size"] : []),
     ...[...new URLSearchParams(rows.labels).keys(), ...(rows.thread ? ["thread"] : [])].filter((name) => !labels.texts[name]),
   ];
 }

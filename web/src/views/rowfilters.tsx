@@ -1,20 +1,20 @@
 // The filters for a profile's rows, apart from stacks: block sizes, lifetimes, freeing thread, pool, thread, and a time
 // window. A filter is shown if the kind of profile supports it.
 import type { Labels, State } from "../answers.ts";
-import { tellsThreads } from "../api.ts";
+import { hasThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
-import { isRange, untoldOf, withLabel } from "../model/rows.ts";
-import type { Change, Shown } from "../state.ts";
-import { Typed, isRefused } from "./typed.tsx";
+import { isValidRange, unsupportedFilters, withLabel } from "../model/rowfilters.ts";
+import type { Change, ViewState } from "../state.ts";
+import { TextInput, isRejected } from "./textinput.tsx";
 
 const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
 
 // Profiles of these kinds show a single moment and cannot be subtracted. The heap has moments to compare, and CPU
 // profiles have their own duration.
-const TIMELESS = ["heap", "peak", "lifetime", "since", "cpu"];
+const NO_WINDOW_KINDS = ["heap", "peak", "lifetime", "since", "cpu"];
 
 /** Sorts values such as "1ms to 10ms" by duration. */
-function inOrder(values: string[]): string[] {
+function sortByDuration(values: string[]): string[] {
   const units: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
   const length = (text: string) => {
     const found = /^(?:under |over |from )?(\d+)\s*(ns|us|ms|s|m|h)\b/.exec(text);
@@ -24,9 +24,9 @@ function inOrder(values: string[]): string[] {
 }
 
 /** The two limits. examples: the smallest and the largest existing size. */
-export function SizeRange({ shown, change, examples = ["", ""] }: { shown: Shown; change: Change; examples?: [string, string] }) {
+export function SizeRange({ shown, change, examples = ["", ""] }: { shown: ViewState; change: Change; examples?: [string, string] }) {
   return (["sizeFrom", "sizeTo"] as const).map((name, i) => (
-    <Typed key={name} text={["size from", "to"][i]!} help="Only blocks of this size: 4096, 4K, 1.5M" width={7} value={shown[name]} example={examples[i]!} bad={!isRange(shown)} set={(text) => change({ [name]: text })} />
+    <TextInput key={name} text={["size from", "to"][i]!} help="Only blocks of this size: 4096, 4K, 1.5M" width={7} value={shown[name]} example={examples[i]!} invalid={!isValidRange(shown)} set={(text) => change({ [name]: text })} />
   ));
 }
 
@@ -34,40 +34,40 @@ export function SizeRange({ shown, change, examples = ["", ""] }: { shown: Shown
 const BY_THREAD = "threads";
 
 function hasByThread(state: State): boolean {
-  return !!state.kinds?.some((kind) => kind.name === BY_THREAD) && tellsThreads(BY_THREAD);
+  return !!state.kinds?.some((kind) => kind.name === BY_THREAD) && hasThreads(BY_THREAD);
 }
 
 /** The state for a thread filter: if the displayed profile has no threads, it selects one that has. */
-export function ofThreads(state: State, thread: string): Partial<Shown> {
+export function threadSettings(state: State, thread: string): Partial<ViewState> {
   return thread && hasByThread(state) ? { kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 } : { thread };
 }
 
 /** Suggests the names of a profile's threads, but accepts any regular expression. The server validates it. */
-export function Thread({ names, value, problem, set }: { names: string[]; value: string; problem: string; set: (value: string) => void }) {
-  return <Typed text="thread" help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id" width={12} value={value} names={names}
-    bad={isRefused("thread", value, problem)} set={set} />;
+export function ThreadFilter({ names, value, problem, set }: { names: string[]; value: string; problem: string; set: (value: string) => void }) {
+  return <TextInput text="thread" help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id" width={12} value={value} names={names}
+    invalid={isRejected("thread", value, problem)} set={set} />;
 }
 
 interface Props {
   state: State;
   labels: Labels | undefined;
-  shown: Shown;
+  shown: ViewState;
   change: Change;
   problem: string; // the server's answer
 }
 
 export function RowFilters({ state, labels, shown, change, problem }: Props) {
-  const elsewhere = shown.kind === "heap" && hasByThread(state);
+  const isHeapByThread = shown.kind === "heap" && hasByThread(state);
   // A filter that is set can be removed, even if the profile has no threads, or if the pattern of a link was rejected
   // before the first answer.
-  const thread = (names: string[] | undefined) => (names || shown.thread || elsewhere) && (
-    <Thread names={names ?? []} value={shown.thread} problem={problem} set={(text) => change(!names && elsewhere ? ofThreads(state, text) : { thread: text })} />
+  const thread = (names: string[] | undefined) => (names || shown.thread || isHeapByThread) && (
+    <ThreadFilter names={names ?? []} value={shown.thread} problem={problem} set={(text) => change(!names && isHeapByThread ? threadSettings(state, text) : { thread: text })} />
   );
   if (!labels) return thread(undefined) || null;
   const { thread: threads, ...texts } = labels.texts;
   const chosen = new URLSearchParams(shown.labels);
-  const values = (key: string) => inOrder([...new Set([...(texts[key] ?? []), ...chosen.getAll(key)])]);
-  const untold = untoldOf(shown, labels);
+  const values = (key: string) => sortByDuration([...new Set([...(texts[key] ?? []), ...chosen.getAll(key)])]);
+  const unsupported = unsupportedFilters(shown, labels);
   return (
     <>
       {(labels.most > 0 || shown.sizeFrom || shown.sizeTo) && <SizeRange shown={shown} change={change} examples={labels.most > 0 ? [bytes(labels.least), bytes(labels.most)] : ["", ""]} />}
@@ -78,13 +78,13 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
         </select></label>
       ))}
       {thread(threads)}
-      {state.live && !TIMELESS.includes(shown.kind) && (
+      {state.live && !NO_WINDOW_KINDS.includes(shown.kind) && (
         <label title="What happens in so much time from now on, again and again">over <select value={shown.seconds} onChange={(event) => change({ seconds: Number(event.currentTarget.value) })}>
           <option value={0}>all the time</option>
           {[2, 5, 10, 30, 60].map((seconds) => <option key={seconds} value={seconds}>{seconds} s from now on</option>)}
         </select></label>
       )}
-      {untold.length > 0 && <span class="note" role="status">Profiles of the kind {shown.kind} do not tell {untold.map((name) => NAMES[name] ?? name).join(", ")}: no row passes.</span>}
+      {unsupported.length > 0 && <span class="note" role="status">Profiles of the kind {shown.kind} do not tell {unsupported.map((name) => NAMES[name] ?? name).join(", ")}: no row passes.</span>}
     </>
   );
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "./answers.ts";
-import { type Figures, type Question, buffersOf, lookAt, questionOf } from "./look.ts";
-import { type Node, lines, ordered, table, tree } from "./model/stacks.ts";
-import { NOTHING, type Shown } from "./state.ts";
+import { type ViewData, type ViewRequest, transferables, computeView, viewRequest } from "./viewdata.ts";
+import { type Node, selectStacks, sortStacks, functionTable, callTree } from "./model/stacks.ts";
+import { DEFAULT_STATE, type ViewState } from "./state.ts";
 
 const MANY = 700;
 
@@ -17,16 +17,16 @@ const STACKS: Stacks = {
 };
 const WHOLE = (MANY * (MANY + 1)) / 2;
 
-const profile = { kind: "heap", at: 0, rows: "", follows: true };
-const question = (view: string, some: Partial<Shown> = {}) => questionOf({ ...NOTHING, ...some, view }, view, profile);
-const look = <V extends keyof Figures>(view: V, some: Partial<Shown> = {}, of: Partial<Stacks> = {}, more: Partial<Question> = {}) => {
-  const { about, figures } = lookAt({ ...STACKS, ...of }, { ...question(view, some), ...more });
-  return { about, figures: figures as Figures[V] };
+const profile = { kind: "heap", at: 0, rows: "", isLive: true };
+const question = (view: string, some: Partial<ViewState> = {}) => viewRequest({ ...DEFAULT_STATE, ...some, view }, view, profile);
+const look = <V extends keyof ViewData>(view: V, some: Partial<ViewState> = {}, of: Partial<Stacks> = {}, more: Partial<ViewRequest> = {}) => {
+  const { about, data: figures } = computeView({ ...STACKS, ...of }, { ...question(view, some), ...more });
+  return { about, figures: figures as ViewData[V] };
 };
 const said = (node: Node): unknown => [node.name, node.module, node.total, node.self, node.children.map(said)];
 
 test("what only decides how a view is drawn asks for nothing", () => {
-  const same = (one: Partial<Shown>, other: Partial<Shown>, view: string) => JSON.stringify(question(view, one)) === JSON.stringify(question(view, other));
+  const same = (one: Partial<ViewState>, other: Partial<ViewState>, view: string) => JSON.stringify(question(view, one)) === JSON.stringify(question(view, other));
   assert.ok(same({ zoom: "main\nf1", colour: "module" }, {}, "flame"));
   assert.ok(!same({ search: "f" }, {}, "functions"));
   for (const other of [{ focus: "f1" }, { module: "a.out" }, { type: "inuse_objects" }, { inverted: true }]) assert.ok(!same(other, {}, "flame"));
@@ -34,49 +34,49 @@ test("what only decides how a view is drawn asks for nothing", () => {
 
 test("a tree is the same once it has gone to another thread, and its memory has gone with it", () => {
   for (const view of ["flame", "callers"] as const) {
-    const one = lookAt(STACKS, question(view, { function: "go" }));
-    const kept = tree(ordered(STACKS, lines(STACKS, 1)));
-    const there = structuredClone(one, { transfer: buffersOf(one) });
-    assert.equal(buffersOf(there).every((buffer) => buffer.byteLength > 0), true);
-    assert.equal(buffersOf(one).every((buffer) => buffer.byteLength === 0), true, "none of it is copied");
-    if (view === "flame") assert.deepEqual(said(tree((there.figures as Figures["flame"]).tree)), said(kept));
-    else assert.equal(tree((there.figures as Figures["callers"]).callees!.tree).children[0]!.children.length, MANY / 2);
+    const one = computeView(STACKS, question(view, { function: "go" }));
+    const kept = callTree(sortStacks(STACKS, selectStacks(STACKS, 1)));
+    const there = structuredClone(one, { transfer: transferables(one) });
+    assert.equal(transferables(there).every((buffer) => buffer.byteLength > 0), true);
+    assert.equal(transferables(one).every((buffer) => buffer.byteLength === 0), true, "none of it is copied");
+    if (view === "flame") assert.deepEqual(said(callTree((there.data as ViewData["flame"]).tree)), said(kept));
+    else assert.equal(callTree((there.data as ViewData["callers"]).callees!.tree).children[0]!.children.length, MANY / 2);
   }
-  assert.doesNotThrow(() => lookAt(STACKS, question("flame")), "the profile itself is still there");
+  assert.doesNotThrow(() => computeView(STACKS, question("flame")), "the profile itself is still there");
 });
 
 test("what is told beside every view", () => {
   const { about } = look("flame");
-  assert.deepEqual([about.sum.value, about.unit, about.error, about.compares, about.t, about.comments], [WHOLE, "bytes", 20, false, 7, ["said"]]);
+  assert.deepEqual([about.total.value, about.unit, about.error, about.isComparison, about.t, about.comments], [WHOLE, "bytes", 20, false, 7, ["said"]]);
   assert.deepEqual(about.modules, ["a.out", "lib.so"]);
   assert.equal(look("flame", { focus: "^f1$" }).about.error, 0, "of a part it is not known");
-  assert.equal(look("flame", { type: "inuse_objects" }).about.sum.value, MANY);
+  assert.equal(look("flame", { type: "inuse_objects" }).about.total.value, MANY);
   assert.deepEqual(look("flame", {}, {}, { kind: "deaths" }).about.freed, { known: WHOLE, all: WHOLE });
 });
 
 test("of long tables the first rows are sent, in order, and how many more there are", () => {
   const { figures } = look("functions", { sort: "cum" });
-  assert.deepEqual([figures.rows.length, figures.more, figures.by], [500, MANY + 2 - 500, "cum"]);
+  assert.deepEqual([figures.rows.length, figures.omitted, figures.column], [500, MANY + 2 - 500, "cum"]);
   assert.deepEqual(figures.rows.slice(0, 3).map((row) => row.name), ["main", "go", "f699"]);
   assert.equal(look("functions", { sort: "-name" }).figures.rows[0]!.name, "main", "turned round");
   const found = look("functions", { search: "^f69" }).figures;
-  assert.deepEqual([found.rows.length, found.more, found.rows[0]!.name], [11, 0, "f699"]);
+  assert.deepEqual([found.rows.length, found.omitted, found.rows[0]!.name], [11, 0, "f699"]);
   const base = STACKS.values.map(([objects], i) => [objects!, i < 600 ? 0 : 1]);
   const changed = look("changes", { what: "new" }, { base, base_errors: [1, 1] });
-  assert.deepEqual([changed.figures.rows.length, changed.figures.more, changed.figures.totals.parts.grown.stacks], [500, 100, 100]);
-  assert.equal(changed.about.compares, true);
+  assert.deepEqual([changed.figures.rows.length, changed.figures.omitted, changed.figures.totals.byType.grown.stacks], [500, 100, 100]);
+  assert.equal(changed.about.isComparison, true);
   assert.deepEqual(look("changes").figures.rows, [], "nothing is compared");
 });
 
 test("each other view has its figures", () => {
-  assert.equal(look("overview").figures.most[0]!.name, "f699");
+  assert.equal(look("overview").figures.topHolders[0]!.name, "f699");
   const { graph, picture } = look("graph", { most: 20, nodes: 0 }).figures;
   assert.deepEqual([graph.nodes.length, picture.boxes.length], [20, 20]);
-  const go = table(STACKS, lines(STACKS, 1)).find((row) => row.name === "go")!;
+  const go = functionTable(STACKS, selectStacks(STACKS, 1)).find((row) => row.name === "go")!;
   const callers = look("callers", { function: "go" }).figures;
   assert.deepEqual([callers.name, callers.value, callers.names[0]], ["go", go.cum, "main"]);
-  assert.deepEqual(look("flame", { search: "^go$" }).figures.found, { value: go.cum, functions: 1 });
-  assert.deepEqual(look("callers", { function: "go", search: "^main$" }).figures.callees!.found, { value: 0, functions: 0 });
+  assert.deepEqual(look("flame", { search: "^go$" }).figures.matches, { value: go.cum, functions: 1 });
+  assert.deepEqual(look("callers", { function: "go", search: "^main$" }).figures.callees!.matches, { value: 0, functions: 0 });
   assert.deepEqual([look("callers", { function: "nobody" }).figures.callers, look("callers").figures.callees], [null, null]);
   const source = look("source").figures;
   assert.deepEqual([source.name, source.parts[0]!.file, source.parts[0]!.total.cum], ["go", "go.cc", go.cum]);
