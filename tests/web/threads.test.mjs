@@ -124,7 +124,10 @@ test("a file and a report have the filter, too", { timeout: TEST_TIMEOUT_MS }, a
   const many = join(tempDir, "many.html");
   writeFileSync(many, readFileSync(html, "utf8").replace(/(<script type="application\/json" id="report">)(.*?)(<\/script>)/s, (_, begin, data, end) => {
     const report = JSON.parse(data);
-    for (const one of Object.values(report.profiles)) delete one.threads, delete one.row_threads;
+    for (const profile of Object.values(report.profiles)) {
+      delete profile.threads;
+      delete profile.row_threads;
+    }
     return begin + JSON.stringify(report).replaceAll("<", "\\u003c") + end;
   }));
   for (const kind of ["heap", "threads"]) {

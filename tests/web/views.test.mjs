@@ -223,12 +223,12 @@ test("the changes are those of seemalloc diff, by stack and in all", { timeout: 
   await page.getByRole("table", { name: "Stacks" }).waitFor();
   const reference = diff(first, second);
   const read = () => page.getByRole("table", { name: "Stacks" }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => {
-    const [change, then, now, what, stack] = [...row.cells];
-    return { change: change.textContent, then: then.textContent, now: now.textContent, what: what.textContent, stack: stack.querySelector("span").title };
+    const [change, before, after, what, stack] = [...row.cells];
+    return { change: change.textContent, before: before.textContent, after: after.textContent, what: what.textContent, stack: stack.querySelector("span").title };
   }));
   const named = (one) => (one.before === 0 ? "new" : one.after === 0 ? "gone" : one.change > 0 ? "grown" : "shrunk");
   const wanted = reference.stacks.filter((one) => one.change !== 0).map((one) => ({
-    change: bytes(one.change, true), then: bytes(one.before), now: bytes(one.after), what: named(one), stack: one.stack.join("\n"),
+    change: bytes(one.change, true), before: bytes(one.before), after: bytes(one.after), what: named(one), stack: one.stack.join("\n"),
   }));
   assert.ok(wanted.length >= 2, `${wanted.length} stacks changed`);
   const order = (rows) => [...rows].sort((a, b) => (a.stack < b.stack ? -1 : 1));

@@ -25,7 +25,13 @@ function fetchProfile({ kind, at, base, rows, isLive, runNumber }: ViewRequest, 
   if (cachedProfile?.key === key && Date.now() - cachedProfile.receivedAt <= age) return cachedProfile.stacks;
   const entry = { key, stacks: api.stacks(kind, at, base, rows), receivedAt: Infinity };
   cachedProfile = entry;
-  entry.stacks.then(() => (entry.receivedAt = Date.now()), () => cachedProfile === entry && (cachedProfile = null));
+  const received = () => {
+    entry.receivedAt = Date.now();
+  };
+  const failed = () => {
+    if (cachedProfile === entry) cachedProfile = null;
+  };
+  entry.stacks.then(received, failed);
   return entry.stacks;
 }
 

@@ -113,7 +113,7 @@ export function Chart(props: Props) {
     // The legend's functions refer to the lines, so they are replaced together with them.
     const plot = chart.current;
     if (!plot) return;
-    options(props, plot.width).series.forEach((series, i) => i > 0 && Object.assign(plot.series[i]!, { value: series.value }));
+    for (const [i, series] of options(props, plot.width).series.entries()) if (i > 0) Object.assign(plot.series[i]!, { value: series.value });
     const zoomed = zoomRange(plot) !== null;
     plot.setData(data(props), !zoomed);
     if (zoomed) plot.redraw();

@@ -6,7 +6,7 @@ import { type FlameStyle, boxAt, layout, modulesOf, svgOf } from "./flame.ts";
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
   const one: Node = { name, module: "", file: "", self, total, weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0), base, depth: 0, parent: null, children };
-  children.forEach((child) => (child.parent = one));
+  for (const child of children) child.parent = one;
   return one;
 }
 

@@ -35,7 +35,7 @@ export function layout(top: Node, width: number, isComparison: boolean): { boxes
   const boxes: Box[] = [];
   const path: Node[] = [];
   for (let node: Node | null = top.parent; node; node = node.parent) path.unshift(node);
-  path.forEach((node, row) => boxes.push({ node, x: 0, y: row, width }));
+  for (const [row, node] of path.entries()) boxes.push({ node, x: 0, y: row, width });
   let rows = path.length;
   const place = (node: Node, x: number, row: number, available: number) => {
     if (available < MIN_WIDTH) return;

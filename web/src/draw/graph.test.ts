@@ -4,7 +4,7 @@ import type { Graph } from "../model/graph.ts";
 import { layout, fontSizeFor, svgPath, layoutKey, wrapName } from "./graph.ts";
 
 function made(edges: [string, string, number][]): Graph {
-  const names = [...new Set(edges.flatMap(([from, to]) => [from, to]))];
+  const names = [...new Set(edges.flatMap(([from, to, _]) => [from, to]))];
   return {
     nodes: names.map((name) => ({ name, file: "", module: "", flat: 0, cum: 10, flatBase: 0, cumBase: 0 })),
     edges: edges.map(([from, to, value]) => ({ from, to, value, base: 0, indirect: false })),

@@ -88,7 +88,10 @@ export function snapshot(root: Element): Picture {
     }
   };
   const walk = (node: Node): void => {
-    if (node instanceof Text) return write(node);
+    if (node instanceof Text) {
+      write(node);
+      return;
+    }
     if (!(node instanceof Element) || node.matches(EXCLUDED) || !node.checkVisibility({ visibilityProperty: true })) return;
     const style = getComputedStyle(node);
     const rect = node.getBoundingClientRect();

@@ -40,7 +40,10 @@ export function compareStacks(stacks: Stacks, all: SelectedStack[]): Changes {
     const names = line.frames.map((index) => stacks.frames[index]!.n);
     const key = names.join("\n");
     let row = known.get(key);
-    if (!row) known.set(key, (row = { stack: names.reverse(), inner: line.frames.length - 1 - holderPosition(stacks, line), value: 0, base: 0, type: "same" }));
+    if (!row) {
+      row = { stack: names.reverse(), inner: line.frames.length - 1 - holderPosition(stacks, line), value: 0, base: 0, type: "same" };
+      known.set(key, row);
+    }
     row.value += line.value;
     row.base += line.base;
   }

@@ -63,7 +63,10 @@ test("a name as a pattern matches itself alone", () => {
 test("nodes of random profiles are the table's, and no node has less than one of its edges", () => {
   const seed = Number(process.env.SEEMALLOC_SEED ?? Date.now() % 1e9);
   let state = seed;
-  const next = () => (state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff) / 0x7fffffff;
+  const next = () => {
+    state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+    return state / 0x7fffffff;
+  };
   for (let round = 0; round < 50; round++) {
     const frames = Array.from({ length: 12 }, (_, i) => ({ n: `f${i}` }));
     const stacks = Array.from({ length: 40 }, () => Array.from({ length: 1 + Math.floor(next() * 8) }, () => Math.floor(next() * 12)));

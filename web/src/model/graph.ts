@@ -30,7 +30,7 @@ export interface Graph {
 function graphEdges(stacks: Stacks, all: SelectedStack[], kept: Set<string>): Edge[] {
   const numbers = nameNumbers(stacks);
   const isKept: boolean[] = []; // by the number of the name
-  stacks.frames.forEach((frame, index) => (isKept[numbers[index]!] = kept.has(frame.n)));
+  for (const [index, frame] of stacks.frames.entries()) isKept[numbers[index]!] = kept.has(frame.n);
   const edges = new Map<number, { edge: Edge; seen: number }>(); // by both numbers; seen: the last line that contains it
   all.forEach((line, index) => {
     let from = -1; // a frame

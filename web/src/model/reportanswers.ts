@@ -104,7 +104,8 @@ export class ReportAnswers {
     const place = (index: number): number => {
       let known = places.get(index);
       if (known === undefined) {
-        places.set(index, (known = stacks.stacks.length));
+        known = stacks.stacks.length;
+        places.set(index, known);
         stacks.stacks.push(this.report.stacks[index]!);
         stacks.values.push(nothing());
       }
@@ -113,16 +114,16 @@ export class ReportAnswers {
     // A stack has one row per thread.
     for (const [index, ...values] of rows) {
       const sums = stacks.values[place(index!)]!;
-      columns.forEach(([i], column) => (sums[column]! += values[i]!));
+      for (const [column, [i]] of columns.entries()) sums[column]! += values[i]!;
     }
     if (threads) stacks.labels = { least: 0, most: 0, texts: { thread: threads } };
     if (base) {
       const earlier = selectRows(base, thread);
-      earlier.forEach(([index]) => place(index!));
+      for (const [index] of earlier) place(index!);
       stacks.base = stacks.stacks.map(nothing);
       for (const [index, ...values] of earlier) {
         const sums = stacks.base[place(index!)]!;
-        columns.forEach(([, i], column) => (sums[column]! += values[i]!));
+        for (const [column, [, i]] of columns.entries()) sums[column]! += values[i]!;
       }
       stacks.base_errors = columns.map(([, i]) => (thread ? null : base.errors[i]!));
     }

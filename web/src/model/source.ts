@@ -47,9 +47,15 @@ export function valuesByLine(stacks: Stacks, all: SelectedStack[], name: string)
       if (frame.n !== name) return;
       const self = place === line.frames.length - 1;
       let part = parts.get(frame.f ?? "");
-      if (!part) parts.set(frame.f ?? "", (part = { file: frame.f ?? "", lines: new Map(), total: zeroValues() }));
+      if (!part) {
+        part = { file: frame.f ?? "", lines: new Map(), total: zeroValues() };
+        parts.set(part.file, part);
+      }
       let sum = part.lines.get(frame.l ?? 0);
-      if (!sum) part.lines.set(frame.l ?? 0, (sum = zeroValues()));
+      if (!sum) {
+        sum = zeroValues();
+        part.lines.set(frame.l ?? 0, sum);
+      }
       for (const one of [part.total, sum]) {
         addValue(one, line, self, !seen.has(one));
         seen.add(one);

@@ -16,7 +16,11 @@ const STACKS: Stacks = {
 const tree = (stacks: Stacks, all: SelectedStack[], shape?: TreeOptions) => treeOf(sortStacks(stacks, all, shape));
 
 function random(seed: number): () => number {
-  return () => (seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff) / 0x7fffffff;
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+    return state / 0x7fffffff;
+  };
 }
 
 function check(node: Node): void {

@@ -202,7 +202,7 @@ export function sortStacks(stacks: Stacks, all: SelectedStack[], shape: TreeOpti
   });
   const sums = (of: (line: SelectedStack) => number) => {
     const out = new Float64Array(all.length + 1);
-    order.forEach((index, position) => (out[position + 1] = out[position]! + of(all[index]!)));
+    for (const [position, index] of order.entries()) out[position + 1] = out[position]! + of(all[index]!);
     return out;
   };
   const modules = internTexts(stacks.frames.map((frame) => frame.m ?? ""));

@@ -1,18 +1,18 @@
 // The rows of a long table, drawn in pieces, one per frame: 200 rows of stacks are 12,000 elements, which take 150 ms
 // to create and lay out. Each piece shows its previous content until it is redrawn.
 import { Fragment, type VNode } from "preact";
-import { useEffect, useReducer, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { queueFrame } from "../draw/framequeue.ts";
 
 interface Props<T> {
-  rows: T[]; // a different array whenever `each` would draw something else
+  rows: T[]; // a different array whenever renderRow would draw something else
   renderRow: (row: T) => VNode; // with a key
   chunkSize: number; // rows
 }
 
 export function ChunkedRows<T>({ rows, renderRow, chunkSize }: Props<T>) {
   const ref = useRef<{ rows: T[] | null; drawn: number; pieces: VNode[] }>({ rows: null, drawn: 0, pieces: [] });
-  const [, redraw] = useReducer((count: number, _: void) => count + 1, 0);
+  const [, setDraws] = useState(0); // a change redraws the component
   const drawing = ref.current;
   const count = Math.ceil(rows.length / chunkSize);
   if (drawing.rows !== rows) Object.assign(drawing, { rows, drawn: 0, pieces: drawing.pieces.slice(0, count) });
@@ -20,6 +20,6 @@ export function ChunkedRows<T>({ rows, renderRow, chunkSize }: Props<T>) {
     const i = drawing.drawn++;
     drawing.pieces[i] = <Fragment key={i}>{rows.slice(i * chunkSize, (i + 1) * chunkSize).map(renderRow)}</Fragment>;
   }
-  useEffect(() => (drawing.drawn < count ? queueFrame(() => redraw()) : undefined));
+  useEffect(() => (drawing.drawn < count ? queueFrame(() => setDraws((draws) => draws + 1)) : undefined));
   return <>{[...drawing.pieces]}</>;
 }

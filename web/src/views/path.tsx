@@ -3,7 +3,7 @@
 import { MAX_NAMES } from "../model/growth.ts";
 import type { Change } from "../state.ts";
 
-export function Path({ stack, inner = 0, change, maxNames: maxNames = MAX_NAMES }: { stack: string[]; inner?: number; change: Change; maxNames?: number }) {
+export function Path({ stack, inner = 0, change, maxNames = MAX_NAMES }: { stack: string[]; inner?: number; change: Change; maxNames?: number }) {
   const names = stack.slice(inner);
   return (
     <span title={stack.join("\n")}>

@@ -4,8 +4,8 @@ import type { Change, ViewState } from "../state.ts";
 
 const FOLDING_TEXTS: Record<RecursionFolding, string> = { "": "no", direct: "direct (f → f)", all: "all (f → g → f)" };
 
-/** fixed: it cannot be inverted. */
-export function TreeControls({ shown, change, hideDirection: hideDirection = false }: { shown: ViewState; change: Change; hideDirection?: boolean }) {
+/** hideDirection: the tree cannot be inverted. */
+export function TreeControls({ shown, change, hideDirection = false }: { shown: ViewState; change: Change; hideDirection?: boolean }) {
   return (
     <>
       {!hideDirection && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>}
