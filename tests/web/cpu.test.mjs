@@ -5,7 +5,21 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, waitForSocket, closePage, tearDown, tempDir, openPage, root, serve, eventually, start, startBrowser, tool } from "./harness.mjs";
+import {
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  root,
+  serve,
+  start,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tempDir,
+  tool,
+  waitForSocket,
+} from "./harness.mjs";
 import { controlCommand } from "./shapes.mjs";
 
 const burn = join(tempDir, "burn");
@@ -19,12 +33,15 @@ async function startBurn(...what) {
   return String(child.pid);
 }
 
-before(async () => {
-  execFileSync("c++", ["-O1", "-g", join(root, "tests/e2e/testdata/burn.cc"), "-o", burn, "-pthread"]);
-  pid = await startBurn("for", "1e9");
-  url = await serve("--allow-set", pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    execFileSync("c++", ["-O1", "-g", join(root, "tests/e2e/testdata/burn.cc"), "-o", burn, "-pthread"]);
+    pid = await startBurn("for", "1e9");
+    url = await serve("--allow-set", pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -45,7 +62,9 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
   assert.equal(await panel(page).getByLabel("samples per second").inputValue(), "100");
   await checkAccessibility(page, "CPU time, before");
   await begin(page, 15, 200);
-  await panel(page).getByText(/^Total [\d.]+ m?s of CPU time in \d+\.\d\d s: [\d,]+ samples/).waitFor();
+  await panel(page)
+    .getByText(/^Total [\d.]+ m?s of CPU time in \d+\.\d\d s: [\d,]+ samples/)
+    .waitFor();
   assert.equal(await panel(page).getByLabel("seconds", { exact: true }).inputValue(), "15", "what was typed stays");
   // The figures that the process itself reports for the same profile.
   const { functions, total } = JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json", "-n", "0"]));
@@ -57,8 +76,14 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
   const share = await row.evaluate((one) => one.cells[3].textContent);
   assert.ok(Math.abs(parseFloat(share) - (100 * two) / total) < 0.6, `${share} of it: ${two} of ${total}`);
   await checkAccessibility(page, "CPU time, functions");
-  for (const [view, shows] of [["graph", page.getByText("burn_two", { exact: true })], ["callers", page.getByText("called by")], ["tree", page.locator(".tree li")],
-    ["source", page.getByText("burn_two(double seconds)").first()], ["flame", page.locator("canvas.flame")], ["changes", page.locator("main section").first()]]) {
+  for (const [view, shows] of [
+    ["graph", page.getByText("burn_two", { exact: true })],
+    ["callers", page.getByText("called by")],
+    ["tree", page.locator(".tree li")],
+    ["source", page.getByText("burn_two(double seconds)").first()],
+    ["flame", page.locator("canvas.flame")],
+    ["changes", page.locator("main section").first()],
+  ]) {
     await page.goto(`${url}#view=${view}&kind=cpu&function=burn_two`);
     await shows.first().waitFor();
     assert.equal(await page.locator("main .problem").count(), 0, view);
@@ -75,14 +100,34 @@ test("it is ended before its time, and a second one is refused", { timeout: TEST
   const stop = panel(page).getByRole("button", { name: "stop now" });
   await stop.waitFor();
   await page.getByRole("progressbar", { name: "CPU profile" }).waitFor();
-  await panel(page).getByText(/^[1-9]\d* of 3600 s, 100 samples per second/).waitFor();
+  await panel(page)
+    .getByText(/^[1-9]\d* of 3600 s, 100 samples per second/)
+    .waitFor();
   await checkAccessibility(page, "CPU time, while it runs");
   await panel(other).getByRole("button", { name: "stop now" }).waitFor(); // it belongs to the server: all its pages show it
-  assert.equal((await fetch(`${url}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) })).status, 409);
-  await eventually(() => assert.ok(JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0, "nothing is seen of the program yet"));
+  assert.equal(
+    (
+      await fetch(`${url}api/cpu`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ for_s: 1, hz: 100 }),
+      })
+    ).status,
+    409,
+  );
+  await eventually(() =>
+    assert.ok(
+      JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0,
+      "nothing is seen of the program yet",
+    ),
+  );
   await stop.click();
-  await panel(page).getByText(/^Total .* of CPU time in \d+\.\d\d s/).waitFor();
-  await panel(other).getByText(/^Total /).waitFor();
+  await panel(page)
+    .getByText(/^Total .* of CPU time in \d+\.\d\d s/)
+    .waitFor();
+  await panel(other)
+    .getByText(/^Total /)
+    .waitFor();
   await closePage(other);
   await closePage(page);
 });
@@ -91,7 +136,11 @@ test("somebody else's profile is shown, and not ended here", { timeout: TEST_TIM
   const number = await controlCommand(pid, "cpu start 100 3600000");
   const page = await openPage(url, { view: "functions", kind: "cpu" });
   await begin(page, 1);
-  await page.getByRole("alert").filter({ hasText: "a CPU profile is running already, started elsewhere" }).filter({ hasText: "it can only be stopped there" }).waitFor();
+  await page
+    .getByRole("alert")
+    .filter({ hasText: "a CPU profile is running already, started elsewhere" })
+    .filter({ hasText: "it can only be stopped there" })
+    .waitFor();
   assert.equal(await panel(page).getByRole("button", { name: "stop now" }).count(), 0);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   await checkAccessibility(page, "CPU time, refused");
@@ -107,10 +156,17 @@ test("somebody else's profile is shown, and not ended here", { timeout: TEST_TIM
   await closePage(page);
 });
 
-test("a program that uses SIGPROF itself is left alone, and the page says so", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a program that uses SIGPROF itself is left alone, and the page says so", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const handler = await startBurn("handler");
   const SIGPROF = 1n << 26n;
-  await eventually(() => assert.ok(BigInt(`0x${readFileSync(`/proc/${handler}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGPROF, "it does not handle it yet"));
+  await eventually(() =>
+    assert.ok(
+      BigInt(`0x${readFileSync(`/proc/${handler}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGPROF,
+      "it does not handle it yet",
+    ),
+  );
   const page = await openPage(await serve("--allow-set", handler), { view: "functions", kind: "cpu" });
   await begin(page, 1);
   await page.getByRole("alert").filter({ hasText: "the program handles SIGPROF itself" }).waitFor();
@@ -130,7 +186,11 @@ test("without --allow-set the page says what to start, and begins nothing", { ti
     await checkAccessibility(page, `CPU time, read only, ${colorScheme}`);
     await closePage(page);
   }
-  const refused = await fetch(`${address}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) });
+  const refused = await fetch(`${address}api/cpu`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ for_s: 1, hz: 100 }),
+  });
   assert.equal(refused.status, 403);
   assert.match(await refused.text(), /--allow-set/);
 });

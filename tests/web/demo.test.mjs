@@ -3,19 +3,30 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, closePage, tearDown, openPage, eventually, startBrowser, startDemo } from "./harness.mjs";
+import { closePage, eventually, openPage, startBrowser, startDemo, TEST_TIMEOUT_MS, tearDown } from "./harness.mjs";
 
 before(startBrowser);
 after(tearDown);
 
-for (const [language, leaks] of [["c++", ["leaky_parser", "leaky_session"]], ["rust", ["leak::leaky_cache", "leak::leaky_sessions"]]]) {
+for (const [language, leaks] of [
+  ["c++", ["leaky_parser", "leaky_session"]],
+  ["rust", ["leak::leaky_cache", "leak::leaky_sessions"]],
+]) {
   test(`both leaks of the demonstration in ${language} are named`, { timeout: TEST_TIMEOUT_MS }, async () => {
     const { demo, address } = await startDemo(language);
     const page = await openPage(address);
     for (const name of leaks) {
-      await page.getByRole("listitem").filter({ hasText: new RegExp(`${name}.* grows by`) }).first().waitFor();
+      await page
+        .getByRole("listitem")
+        .filter({ hasText: new RegExp(`${name}.* grows by`) })
+        .first()
+        .waitFor();
     }
-    await page.getByRole("link", { name: "Growth" }).or(page.getByRole("button", { name: "Growth" })).first().click();
+    await page
+      .getByRole("link", { name: "Growth" })
+      .or(page.getByRole("button", { name: "Growth" }))
+      .first()
+      .click();
     const rows = page.getByRole("row").filter({ hasText: "practically certain" });
     // Both leaks are listed when each has been observed often enough to be certain.
     for (const name of leaks) await rows.filter({ hasText: name }).first().waitFor();

@@ -2,19 +2,35 @@
 // Chromium. A view states which filters it ignores. Against a program with known threads, stacks and blocks.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, saveFile, serve, eventually, startBrowser, top, sleep } from "./harness.mjs";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  saveFile,
+  serve,
+  sleep,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  top,
+} from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
-before(async () => {
-  shapes = await startShapes("1");
-  await shapes.runStep("t");
-  await shapes.runStep("g");
-  await shapes.runStep("r");
-  url = await serve(shapes.pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    shapes = await startShapes("1");
+    await shapes.runStep("t");
+    await shapes.runStep("g");
+    await shapes.runStep("r");
+    url = await serve(shapes.pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -38,7 +54,9 @@ async function untilItGrows(row) {
 /** The bytes that a function holds according to the tool, in the page's notation. */
 const held = (name, ...args) => bytes(top(shapes.pid, ...args).functions.find((one) => one.name.endsWith(name)).cum);
 
-test("growth is ranked by thread, from profiles that are taken while somebody looks", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("growth is ranked by thread, from profiles that are taken while somebody looks", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "growth" });
   await setFilter(page, "thread", "reader");
   await page.getByText("By thread, from profiles that are taken while this view is open").waitFor();
@@ -56,18 +74,40 @@ test("growth is ranked by thread, from profiles that are taken while somebody lo
   // The views of a profile show the same threads.
   await setFilter(page, "thread", "reader");
   await page.getByRole("button", { name: "Functions" }).click();
-  await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, bytes(top(shapes.pid, "--thread", "reader").total));
+  await page.waitForFunction(
+    (text) => document.querySelector(".total strong")?.textContent === text,
+    bytes(top(shapes.pid, "--thread", "reader").total),
+  );
   await closePage(page);
 });
 
-test("a pattern is judged by who reads it, in growth and in lifetimes by the server", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a pattern is judged by who reads it, in growth and in lifetimes by the server", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   for (const view of ["growth", "lifetimes"]) {
     const page = await openPage(url, { view });
-    await page.getByText(/allocated in, called by|nothing grows|Nothing grows/).first().waitFor();
-    const marked = (name, want) => page.waitForFunction(([name, want]) => [...document.querySelectorAll("label")].find((one) => one.textContent.trim() === name).querySelector("input").getAttribute("aria-invalid") === want, [name, want]);
-    for (const [name, pattern, why] of [["focus", "(", "missing closing ): `(`"], ["ignore", "(?=h)", "invalid or unsupported Perl syntax: `(?=`"]]) {
+    await page
+      .getByText(/allocated in, called by|nothing grows|Nothing grows/)
+      .first()
+      .waitFor();
+    const marked = (name, want) =>
+      page.waitForFunction(
+        ([name, want]) =>
+          [...document.querySelectorAll("label")]
+            .find((one) => one.textContent.trim() === name)
+            .querySelector("input")
+            .getAttribute("aria-invalid") === want,
+        [name, want],
+      );
+    for (const [name, pattern, why] of [
+      ["focus", "(", "missing closing ): `(`"],
+      ["ignore", "(?=h)", "invalid or unsupported Perl syntax: `(?=`"],
+    ]) {
       await setFilter(page, name, pattern);
-      await page.getByRole("alert").filter({ hasText: `${name}=${pattern}: expected a regular expression: ${why}` }).waitFor();
+      await page
+        .getByRole("alert")
+        .filter({ hasText: `${name}=${pattern}: expected a regular expression: ${why}` })
+        .waitFor();
       await marked(name, "true");
       await setFilter(page, name, "");
       await page.getByRole("alert").waitFor({ state: "detached" });
@@ -83,23 +123,39 @@ test("a pattern is judged by who reads it, in growth and in lifetimes by the ser
   }
 });
 
-test("a pattern that the page cannot read itself is said, where it is as if it were empty", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a pattern that the page cannot read itself is said, where it is as if it were empty", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "functions", focus: "(?i)holds" });
-  await page.getByText("focus=(?i)holds: expected a regular expression, read as JavaScript does: Invalid group. Until it is valid it is ignored.").waitFor();
+  await page
+    .getByText(
+      "focus=(?i)holds: expected a regular expression, read as JavaScript does: Invalid group. Until it is valid it is ignored.",
+    )
+    .waitFor();
   await field(page, "focus").fill("HOLDS");
   await page.locator("p.problem").waitFor({ state: "detached" });
   await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, held("holds"));
   await closePage(page);
 });
 
-test("recursion is folded, also by way of another function, in the tree and in the flame graph", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("recursion is folded, also by way of another function, in the tree and in the flame graph", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "tree", focus: "ping" });
   const names = async () => {
     // A branch with one child opens together with it; the innermost of these has two.
     await page.getByRole("treeitem").filter({ hasText: "ping" }).first().waitFor();
-    return page.locator(".branch").evaluateAll((all) => all.map((one) => one.lastChild.textContent.replace(/^.*::/, "").replace(/\(.*/, "").trim()).filter((name) => name === "ping" || name === "pong"));
+    return page
+      .locator(".branch")
+      .evaluateAll((all) =>
+        all
+          .map((one) => one.lastChild.textContent.replace(/^.*::/, "").replace(/\(.*/, "").trim())
+          .filter((name) => name === "ping" || name === "pong"),
+      );
   };
-  await eventually(async () => assert.deepEqual(await names(), ["ping", "pong", "ping", "pong", "ping", "pong", "ping", "pong", "ping"]));
+  await eventually(async () =>
+    assert.deepEqual(await names(), ["ping", "pong", "ping", "pong", "ping", "pong", "ping", "pong", "ping"]),
+  );
   await page.getByLabel("fold recursion").selectOption("direct");
   await eventually(async () => assert.deepEqual((await names()).length, 9, "none calls itself"));
   await page.getByLabel("fold recursion").selectOption("all");
@@ -112,7 +168,10 @@ test("recursion is folded, also by way of another function, in the tree and in t
   await page.getByRole("button", { name: "Flame graph" }).click();
   await page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
   assert.equal(await page.getByLabel("fold recursion").inputValue(), "all");
-  const titles = async () => (await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click())).data.toString().match(/<title>[^<]*ping[^<]*<\/title>/g);
+  const titles = async () =>
+    (await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click())).data
+      .toString()
+      .match(/<title>[^<]*ping[^<]*<\/title>/g);
   await eventually(async () => assert.equal((await titles()).length, 1));
   assert.ok((await titles())[0].includes(`${held("ping")}, `), await titles());
   await page.getByLabel("fold recursion").selectOption("");
@@ -146,16 +205,23 @@ async function pixels(page, { name, data }) {
 test("each chart of the overview is saved as a picture", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" });
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6);
-  await eventually(async () => { // it grows with each measurement
+  await eventually(async () => {
+    // it grows with each measurement
     const one = await saveFile(page, () => page.getByRole("button", { name: "PNG of Threads" }).click());
     assert.equal(one.name, "seemalloc.threads.png");
     const threads = await pixels(page, one);
-    const box = await page.locator("figure").filter({ hasText: /^Threads/ }).boundingBox();
+    const box = await page
+      .locator("figure")
+      .filter({ hasText: /^Threads/ })
+      .boundingBox();
     assert.ok(Math.abs(threads.width - 2 * (box.width + 16)) < 8, `${threads.width} px of ${box.width}`);
     assert.ok(threads.colours["13,148,136"] > 100, "its line");
   });
   await eventually(async () => {
-    const memory = await pixels(page, await saveFile(page, () => page.getByRole("button", { name: "PNG of Resident memory, explained" }).click()));
+    const memory = await pixels(
+      page,
+      await saveFile(page, () => page.getByRole("button", { name: "PNG of Resident memory, explained" }).click()),
+    );
     assert.ok(memory.colours["37,99,235"] > 1000, "live memory");
     assert.ok(memory.colours["255,255,255"] > 1000, "paper");
   });
@@ -163,13 +229,21 @@ test("each chart of the overview is saved as a picture", { timeout: TEST_TIMEOUT
   await closePage(page);
 });
 
-test("growth, size classes and lifetimes are saved as SVG and PNG, with their figures", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("growth, size classes and lifetimes are saved as SVG and PNG, with their figures", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const svgOf = async (page) => {
     const { name, data } = await saveFile(page, () => page.getByRole("button", { name: "SVG" }).click());
     const text = data.toString();
     const drawn = await page.evaluate((svg) => {
       const root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
-      return root.querySelector("parsererror") ? null : { texts: [...root.querySelectorAll("text")].map((one) => one.textContent), shapes: root.querySelectorAll("rect, polyline").length, height: Number(root.getAttribute("height")) };
+      return root.querySelector("parsererror")
+        ? null
+        : {
+            texts: [...root.querySelectorAll("text")].map((one) => one.textContent),
+            shapes: root.querySelectorAll("rect, polyline").length,
+            height: Number(root.getAttribute("height")),
+          };
     }, text);
     assert.ok(drawn, "it is XML");
     assert.doesNotMatch(text, /foreignObject|color\(|var\(/, "each viewer knows all of it");
@@ -181,50 +255,76 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
   const shown = await sizes.getByRole("table", { name: "Size classes" }).locator("tbody tr").count();
   const classes = await svgOf(sizes);
   assert.equal(classes.name, "seemalloc.sizes.svg");
-  for (const text of ["size class", "live blocks", "4.00 KiB", "8.00 KiB"]) assert.ok(classes.texts.includes(text), `${text} of ${classes.texts.slice(0, 40)}`);
+  for (const text of ["size class", "live blocks", "4.00 KiB", "8.00 KiB"])
+    assert.ok(classes.texts.includes(text), `${text} of ${classes.texts.slice(0, 40)}`);
   assert.ok(classes.shapes > 3 * shown, "bars and lines");
   await eventually(async () => {
     const png = await pixels(sizes, await saveFile(sizes, () => sizes.getByRole("button", { name: "PNG" }).click()));
-    assert.ok(png.colours["37,99,235"] > 50 && png.colours["124,58,237"] > 50, `bars of live blocks and of requests: ${Object.keys(png.colours).length} colours`);
+    assert.ok(
+      png.colours["37,99,235"] > 50 && png.colours["124,58,237"] > 50,
+      `bars of live blocks and of requests: ${Object.keys(png.colours).length} colours`,
+    );
   });
   await closePage(sizes);
   const growth = await openPage(url, { view: "growth" });
   await untilItGrows(growth.getByRole("row", { name: /holds/ }));
   const grows = await svgOf(growth);
-  assert.ok(grows.texts.some((text) => text.includes("holds")), grows.texts.join());
+  assert.ok(
+    grows.texts.some((text) => text.includes("holds")),
+    grows.texts.join(),
+  );
   assert.ok(grows.texts.includes("certainty"));
   assert.ok(grows.shapes > 2, "small charts");
   await closePage(growth);
   const lifetimes = await openPage(url, { view: "lifetimes" });
   await lifetimes.locator("table.stacks tbody tr").first().waitFor();
   const lived = await svgOf(lifetimes);
-  assert.ok(lived.texts.includes("1ms to 10ms") && lived.texts.some((text) => text.includes("holds")), lived.texts.join());
+  assert.ok(
+    lived.texts.includes("1ms to 10ms") && lived.texts.some((text) => text.includes("holds")),
+    lived.texts.join(),
+  );
   await closePage(lifetimes);
 });
 
 test("the heap map is saved as it is seen, and chosen by who pins", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "map" });
   await page.locator("table.parts tbody tr").first().waitFor();
-  await eventually(async () => { // canvases are drawn after the table
+  await eventually(async () => {
+    // canvases are drawn after the table
     const map = await pixels(page, await saveFile(page, () => page.getByRole("button", { name: "PNG" }).click()));
     assert.ok(map.colours["37,99,235"] > 1000, "live memory of the regions");
-    const { bottom, top: begin } = await page.evaluate(() => ({ bottom: document.querySelector("canvas.map.parts").getBoundingClientRect().bottom, top: document.querySelector("p.total").getBoundingClientRect().top }));
-    assert.ok(Math.abs(map.height - 2 * (bottom - begin + 16)) < 40, `${map.height} px for ${bottom - begin}: from the sum to the spans`);
+    const { bottom, top: begin } = await page.evaluate(() => ({
+      bottom: document.querySelector("canvas.map.parts").getBoundingClientRect().bottom,
+      top: document.querySelector("p.total").getBoundingClientRect().top,
+    }));
+    assert.ok(
+      Math.abs(map.height - 2 * (bottom - begin + 16)) < 40,
+      `${map.height} px for ${bottom - begin}: from the sum to the spans`,
+    );
   });
   const rows = () => page.locator("table.blocks tbody tr").count();
   await eventually(async () => assert.equal(await rows(), 1));
   await setFilter(page, "focus", "KEEPS_LARGE");
   await page.getByText("The filters select the spans and blocks below").waitFor();
-  await eventually(async () => { // a long table is drawn in pieces
-    const whom = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => row.querySelector("[title]")?.title ?? ""));
-    assert.ok(whom.every((stack) => stack.includes("keeps_large")), whom.join());
+  await eventually(async () => {
+    // a long table is drawn in pieces
+    const whom = await page
+      .locator("table.parts tbody tr")
+      .evaluateAll((all) => all.map((row) => row.querySelector("[title]")?.title ?? ""));
+    assert.ok(
+      whom.every((stack) => stack.includes("keeps_large")),
+      whom.join(),
+    );
   });
   await eventually(async () => assert.equal(await rows(), 1, "64 MiB"));
   await setFilter(page, "focus", "");
   await setFilter(page, "ignore", "keeps_large");
   await page.locator("table.blocks").waitFor({ state: "detached" });
   await setFilter(page, "ignore", "(");
-  await page.getByRole("alert").filter({ hasText: "ignore=(: expected a regular expression, read as JavaScript does: Unterminated group" }).waitFor();
+  await page
+    .getByRole("alert")
+    .filter({ hasText: "ignore=(: expected a regular expression, read as JavaScript does: Unterminated group" })
+    .waitFor();
   await eventually(async () => assert.equal(await rows(), 1));
   await closePage(page);
 });
@@ -239,7 +339,8 @@ test("calls of the trace are chosen by function and by thread", { timeout: TEST_
   const before = await rows.count();
   await setFilter(page, "thread", "shapes");
   await page.waitForFunction(() => /thread=shapes/.test(location.hash));
-  await eventually(async () => { // while it loads it may show nothing
+  await eventually(async () => {
+    // while it loads it may show nothing
     const by = await rows.count();
     assert.ok(by >= before, `all by the first thread, and more may have come: ${by} after ${before}`);
   });
@@ -257,7 +358,13 @@ test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOU
   await shapes.runStep("l");
   const page = await openPage(url, { view: "lifetimes" });
   const stacks = page.locator("table.stacks tbody tr");
-  const column = (name, cell) => stacks.filter({ hasText: name }).evaluateAll((rows, cell) => rows.reduce((sum, row) => sum + Number(row.cells[cell].textContent.replaceAll(",", "")), 0), cell);
+  const column = (name, cell) =>
+    stacks
+      .filter({ hasText: name })
+      .evaluateAll(
+        (rows, cell) => rows.reduce((sum, row) => sum + Number(row.cells[cell].textContent.replaceAll(",", "")), 0),
+        cell,
+      );
   const [FREED, ALIVE] = [2, 4];
   const lived = (...args) => top(shapes.pid, "--kind", "lifetime", ...args).lifetimes;
   const sum = (rows, what) => rows.reduce((sum, row) => sum + row[what], 0);
@@ -272,22 +379,36 @@ test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOU
     assert.ok(holds >= (thread === "reader" ? 400 : 300), String(holds));
     await eventually(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // some rows are drawn per frame
     assert.equal(await stacks.filter({ hasText: "temporary" }).count(), 0, "another thread's");
-    assert.equal(await page.getByText("The freeing stacks are not recorded").count(), 0, "nothing is known of it by thread");
+    assert.equal(
+      await page.getByText("The freeing stacks are not recorded").count(),
+      0,
+      "nothing is known of it by thread",
+    );
   }
   await checkAccessibility(page, "lifetimes by thread");
   await setFilter(page, "thread", "^shapes$");
   await eventually(async () => assert.equal(await column("temporary", FREED), 1000));
   assert.equal(await stacks.filter({ hasText: "holds" }).count(), 0);
   await stacks.filter({ hasText: "temporary" }).getByRole("button").first().click(); // other views show the same rows
-  await page.waitForFunction(() => /kind=lifetime/.test(location.hash) && /thread=/.test(location.hash) && !document.body.textContent.includes("no row passes"));
+  await page.waitForFunction(
+    () =>
+      /kind=lifetime/.test(location.hash) &&
+      /thread=/.test(location.hash) &&
+      !document.body.textContent.includes("no row passes"),
+  );
   await page.goto(`${url}#view=lifetimes&thread=reader`);
   await stacks.filter({ hasText: "holds" }).getByRole("button", { name: "holds" }).first().click(); // nothing of it was freed
-  await page.waitForFunction(() => /type=alive_space/.test(location.hash) && !document.body.textContent.includes("no row passes"));
+  await page.waitForFunction(
+    () => /type=alive_space/.test(location.hash) && !document.body.textContent.includes("no row passes"),
+  );
   await page.goto(`${url}#view=lifetimes&thread=nobody`);
   await page.getByText("of 0 freed blocks were").waitFor();
   assert.equal(await stacks.count(), 0);
   await setFilter(page, "thread", "(");
-  await page.getByRole("alert").filter({ hasText: "thread=(: expected a thread's id, or a regular expression" }).waitFor();
+  await page
+    .getByRole("alert")
+    .filter({ hasText: "thread=(: expected a thread's id, or a regular expression" })
+    .waitFor();
   page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
   await setFilter(page, "thread", "");
   await stacks.filter({ hasText: "holds" }).first().waitFor();
@@ -295,11 +416,15 @@ test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOU
   await closePage(page);
 });
 
-test("a view says which filters it does not heed; one that a profile does not tell can be taken away", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a view says which filters it does not heed; one that a profile does not tell can be taken away", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "overview", focus: "holds", thread: "reader" });
   await page.getByText("This view ignores focus, thread: it shows the whole process.").waitFor();
   await page.getByRole("button", { name: "Lifetimes" }).click();
-  await page.getByText("By the thread that allocated the blocks. The freeing stacks are not known by thread.").waitFor();
+  await page
+    .getByText("By the thread that allocated the blocks. The freeing stacks are not known by thread.")
+    .waitFor();
   assert.equal(await page.getByText("This view ignores").count(), 0);
   await page.getByRole("button", { name: "Size classes" }).click();
   await page.getByText("This view ignores focus, thread: blocks are counted only by size class.").waitFor();
@@ -308,7 +433,10 @@ test("a view says which filters it does not heed; one that a profile does not te
   const other = await openPage(url, { view: "functions", kind: "heap", labels: "pool=cache" });
   await other.getByText(/Profiles of the kind heap do not tell pool: no row passes\./).waitFor();
   await other.locator("label", { hasText: /^pool/ }).locator("select").selectOption("");
-  await other.getByRole("row", { name: /holds|filled/ }).first().waitFor();
+  await other
+    .getByRole("row", { name: /holds|filled/ })
+    .first()
+    .waitFor();
   assert.equal(await other.getByText("no row passes").count(), 0);
   await closePage(other);
 });

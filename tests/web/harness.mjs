@@ -31,7 +31,10 @@ export function firstLine(child, begin = "") {
     let text = "";
     child.stdout.on("data", (data) => {
       text += data;
-      const line = text.split("\n").slice(0, -1).find((one) => one.startsWith(begin));
+      const line = text
+        .split("\n")
+        .slice(0, -1)
+        .find((one) => one.startsWith(begin));
       if (line !== undefined) resolve(line);
     });
     // After its last output, which may arrive after its end.
@@ -85,7 +88,9 @@ export async function startLeak(sample = "64K") {
 
 /** Waits until the process answers: its socket is opened concurrently with main. */
 export function waitForSocket(pid) {
-  return eventually(() => assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"));
+  return eventually(() =>
+    assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"),
+  );
 }
 
 export function sleep(ms) {
@@ -110,7 +115,11 @@ export function takeProfile(pid, name, ...args) {
 }
 
 export async function startBrowser() {
-  browser = await chromium.launch({ timeout: EVENT_TIMEOUT_MS, executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await chromium.launch({
+    timeout: EVENT_TIMEOUT_MS,
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox"],
+  });
 }
 
 export async function tearDown() {
@@ -128,11 +137,16 @@ export async function openPage(address, state, { now, ...options } = {}) {
   if (now) await page.clock.setFixedTime(now);
   page.errors = [];
   page.errorSources = []; // sources of the console messages
-  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()) && page.errorSources.push(message.location().url));
+  page.on(
+    "console",
+    (message) =>
+      message.type() === "error" && page.errors.push(message.text()) && page.errorSources.push(message.location().url),
+  );
   page.on("pageerror", (error) => page.errors.push(error.message));
   page.on("request", (request) => {
     const where = new URL(request.url());
-    if (where.protocol.startsWith("http") && where.origin !== new URL(address).origin) page.errors.push(`asks for ${request.url()}`);
+    if (where.protocol.startsWith("http") && where.origin !== new URL(address).origin)
+      page.errors.push(`asks for ${request.url()}`);
   });
   await page.goto(state ? `${address}#${new URLSearchParams(state)}` : address);
   return page;
@@ -145,7 +159,10 @@ export async function closePage(page) {
 
 export async function checkAccessibility(page, label) {
   const { violations } = await new AxeBuilder({ page }).analyze();
-  assert.deepEqual(violations.map((one) => `${label}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
+  assert.deepEqual(
+    violations.map((one) => `${label}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`),
+    [],
+  );
 }
 
 /** The file that a button saves: its name and contents. */
@@ -158,7 +175,11 @@ export async function saveFile(page, press) {
 
 /** The reference: `go tool pprof`, with all values in bytes. It does not rewrite names: Go 1.25's removes a `_` from each name that is not a C++ name. */
 export function pprof(...args) {
-  return execFileSync("go", ["tool", "pprof", "-unit=B", "-symbolize=none", ...args], { cwd: root, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28 }).toString();
+  return execFileSync("go", ["tool", "pprof", "-unit=B", "-symbolize=none", ...args], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "ignore"],
+    maxBuffer: 1 << 28,
+  }).toString();
 }
 
 /** `seemalloc top` of a file, or of its difference from another. */

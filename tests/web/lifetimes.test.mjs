@@ -3,19 +3,33 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, closePage, tearDown, openPage, serve, eventually, startBrowser, tool, top } from "./harness.mjs";
+import {
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  serve,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tool,
+  top,
+} from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url, took; // ms
 
-before(async () => {
-  shapes = await startShapes("1");
-  const began = performance.now();
-  await shapes.runStep("l");
-  took = performance.now() - began;
-  url = await serve("--allow-set", shapes.pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    shapes = await startShapes("1");
+    const began = performance.now();
+    await shapes.runStep("l");
+    took = performance.now() - began;
+    url = await serve("--allow-set", shapes.pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -32,7 +46,9 @@ function ms(text) {
 test("the histogram is that of the profile", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "lifetimes" });
   await page.locator("table.histogram tbody tr").first().waitFor();
-  const shown = await page.locator("table.histogram tbody tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[1].textContent]));
+  const shown = await page
+    .locator("table.histogram tbody tr")
+    .evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[1].textContent]));
   const ages = {};
   const rows = JSON.parse(execFileSync(tool, ["top", shapes.pid, "--kind", "lifetime", "--json", "-n", "0"])).lifetimes;
   for (const row of rows) for (const [name, count] of Object.entries(row.ages)) ages[name] = (ages[name] ?? 0) + count;
@@ -44,37 +60,66 @@ test("the histogram is that of the profile", { timeout: TEST_TIMEOUT_MS }, async
   await closePage(page);
 });
 
-test("stacks tell temporary blocks, those of other threads and those that waited", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("stacks tell temporary blocks, those of other threads and those that waited", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "lifetimes" });
-  const cells = async (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" }).first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
+  const cells = async (name) =>
+    page
+      .locator("table.stacks tbody tr")
+      .filter({ hasText: name })
+      .filter({ hasText: "filled" })
+      .first()
+      .evaluate((row) => [...row.cells].map((cell) => cell.textContent));
   await page.locator("table.stacks tbody tr").first().waitFor();
-  assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /temporary/, "most temporary blocks first");
+  assert.match(
+    await page.locator("table.stacks tbody tr").first().textContent(),
+    /temporary/,
+    "most temporary blocks first",
+  );
   // On a busy machine the program is interrupted, and some blocks live longer than they should.
   const temporary = await cells("temporary");
-  assert.ok(number(temporary[0]) >= 950 && parseInt(temporary[1], 10) >= 95, `${temporary[0]}, ${temporary[1]} of 1,000 are temporary`);
+  assert.ok(
+    number(temporary[0]) >= 950 && parseInt(temporary[1], 10) >= 95,
+    `${temporary[0]}, ${temporary[1]} of 1,000 are temporary`,
+  );
   assert.deepEqual([temporary[2], temporary[4]], ["1,000", "0"]);
   const over = await cells("handed_over");
   assert.equal(over[2], "300");
   assert.equal(over[5], "100 %");
   const waited = await cells("waits_a_while");
   assert.deepEqual([waited[0], waited[2]], ["0", "50"]);
-  assert.ok(ms(waited[6]) >= 300 && ms(waited[6]) <= 1.01 * took + 20, // the shown figure is rounded
-    `${waited[6]}, of a step of ${took} ms`);
+  assert.ok(
+    ms(waited[6]) >= 300 && ms(waited[6]) <= 1.01 * took + 20, // the shown figure is rounded
+    `${waited[6]}, of a step of ${took} ms`,
+  );
   // Usually the class from 100 ms to 1 s, which no temporary block has reached.
   const { classes, rows } = await (await fetch(url + "api/lifetimes")).json();
-  const age = classes.findIndex((_, i) => rows.some((row) => row.ages[i] > 0 && ["filled", "waits_a_while"].every((part) => row.stack.some((name) => name.includes(part)))));
+  const age = classes.findIndex((_, i) =>
+    rows.some(
+      (row) =>
+        row.ages[i] > 0 && ["filled", "waits_a_while"].every((part) => row.stack.some((name) => name.includes(part))),
+    ),
+  );
   const lived = rows.filter((row) => row.ages[age] > 0).length;
-  assert.ok(lived > 0 && lived < rows.length, `${lived} of ${rows.length} stacks have blocks that lived ${classes[age]}`);
+  assert.ok(
+    lived > 0 && lived < rows.length,
+    `${lived} of ${rows.length} stacks have blocks that lived ${classes[age]}`,
+  );
   await page.getByRole("button", { name: classes[age], exact: true }).click();
   await eventually(async () => assert.equal(await page.locator("table.stacks tbody tr").count(), lived));
   assert.equal((await cells("waits_a_while"))[2], "50");
   const link = await openPage(page.url());
   await link.locator("table.stacks tbody tr").filter({ hasText: "waits_a_while" }).first().waitFor();
-  await eventually(async () => assert.equal(await link.locator("table.stacks tbody tr").count(), lived, "a link has the chosen age"));
+  await eventually(async () =>
+    assert.equal(await link.locator("table.stacks tbody tr").count(), lived, "a link has the chosen age"),
+  );
   await closePage(link);
   await page.getByRole("button", { name: "all", exact: true }).click();
   await page.getByLabel("order by").selectOption("mean");
-  await eventually(async () => assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/));
+  await eventually(async () =>
+    assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/),
+  );
   await page.getByRole("button", { name: "temporary" }).first().click();
   await page.getByText("called by").waitFor();
   await closePage(page);
@@ -106,10 +151,23 @@ test("who frees is said, or how it is recorded", { timeout: TEST_TIMEOUT_MS }, a
   await page.locator("canvas.flame").waitFor();
   const { total, functions } = top(shapes.pid, "--kind", "deaths", "--unit", "objects");
   await page.goto(`${url}#view=functions&kind=deaths&type=freed_objects`);
-  await page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, total.toLocaleString("en"));
-  const flat = (name) => page.locator("tbody tr").filter({ has: page.getByRole("button", { name, exact: true }) }).locator("td").first().textContent();
+  await page.waitForFunction(
+    (text) => document.querySelector(".total strong")?.textContent === text,
+    total.toLocaleString("en"),
+  );
+  const flat = (name) =>
+    page
+      .locator("tbody tr")
+      .filter({ has: page.getByRole("button", { name, exact: true }) })
+      .locator("td")
+      .first()
+      .textContent();
   for (const name of ["main", "(anonymous namespace)::temporary", "(freed by)"]) {
-    assert.equal(number(await flat(name)), functions.find((one) => one.name === name).flat, `${name}: who frees is flat`);
+    assert.equal(
+      number(await flat(name)),
+      functions.find((one) => one.name === name).flat,
+      `${name}: who frees is flat`,
+    );
   }
   await page.getByText(/The freeing stack is unknown for [45]\d % of it/).waitFor();
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();

@@ -5,7 +5,20 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, root, serve, eventually, startBrowser, tool, sleep } from "./harness.mjs";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  root,
+  serve,
+  sleep,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tool,
+} from "./harness.mjs";
 import { controlCommandLines, startShapes } from "./shapes.mjs";
 
 let shapes, url, lines, regions;
@@ -19,29 +32,36 @@ async function parts(region) {
   return { ...all.find(isRegion), stacks };
 }
 
-before(async () => {
-  shapes = await startShapes("16K");
-  await shapes.runStep("p");
-  await shapes.runStep("g");
-  // Waits until purging has finished: on a busy machine two rounds may be seconds apart, so two equal answers alone
-  // prove nothing. The thread that purges is the one that answers: after "never" no round is left unfinished.
-  for (let tries = 0, last = "", isFixed = false; ; tries++) {
-    assert.ok(tries < 600, "it does not come to rest");
-    lines = await controlCommandLines(shapes.pid, "map");
-    const now = JSON.stringify(lines.filter((line) => line.end === undefined && line.kept === undefined).map((line) => ({ ...line, age_ms: 0 })));
-    const given = lines.filter(isRegion).reduce((sum, line) => sum + line.hole_bytes, 0);
-    if (isFixed && now === last) break;
-    if (!isFixed && given > 20 << 20) {
-      execFileSync(tool, ["set", shapes.pid, "purge=never"]);
-      isFixed = true;
+before(
+  async () => {
+    shapes = await startShapes("16K");
+    await shapes.runStep("p");
+    await shapes.runStep("g");
+    // Waits until purging has finished: on a busy machine two rounds may be seconds apart, so two equal answers alone
+    // prove nothing. The thread that purges is the one that answers: after "never" no round is left unfinished.
+    for (let tries = 0, last = "", isFixed = false; ; tries++) {
+      assert.ok(tries < 600, "it does not come to rest");
+      lines = await controlCommandLines(shapes.pid, "map");
+      const now = JSON.stringify(
+        lines
+          .filter((line) => line.end === undefined && line.kept === undefined)
+          .map((line) => ({ ...line, age_ms: 0 })),
+      );
+      const given = lines.filter(isRegion).reduce((sum, line) => sum + line.hole_bytes, 0);
+      if (isFixed && now === last) break;
+      if (!isFixed && given > 20 << 20) {
+        execFileSync(tool, ["set", shapes.pid, "purge=never"]);
+        isFixed = true;
+      }
+      last = now;
+      await sleep(500);
     }
-    last = now;
-    await sleep(500);
-  }
-  regions = lines.filter(isRegion).sort(byAddress);
-  url = await serve(shapes.pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+    regions = lines.filter(isRegion).sort(byAddress);
+    url = await serve(shapes.pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -51,17 +71,37 @@ test("its sums are those of the socket", { timeout: TEST_TIMEOUT_MS }, async () 
   const page = await openPage(url, { view: "map" });
   const detail = await page.locator("p.total").textContent();
   const { memory } = await (await fetch(url + "api/map")).json();
-  assert.ok(memory.live > 0 && memory.live + memory.cached + memory.fragmentation + memory.metadata + memory.not_ours === memory.rss, JSON.stringify(memory));
-  assert.ok(detail.includes(`live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`), detail);
+  assert.ok(
+    memory.live > 0 &&
+      memory.live + memory.cached + memory.fragmentation + memory.metadata + memory.not_ours === memory.rss,
+    JSON.stringify(memory),
+  );
+  assert.ok(
+    detail.includes(
+      `live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`,
+    ),
+    detail,
+  );
   assert.ok(detail.includes(`${bytes(sum("free_bytes"))} next to ${bytes(sum("live_bytes"))} live`), detail);
   assert.ok(detail.includes(`${bytes(sum("hole_bytes"))} purged inside spans`), detail);
   assert.ok(detail.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), detail);
   assert.ok(detail.includes(`${regions.length} regions are ${bytes(regions.length * 2 ** 21)} of addresses`), detail);
   assert.ok(sum("hole_bytes") > 20 << 20, "39 of 40 blocks have gone, and their pages");
   const { default: ignored, ...rest } = await (await fetch(url + "api/map")).json();
-  assert.deepEqual(rest.addresses, regions.map((region) => region.region));
-  for (const [column, field] of [["live", "live_bytes"], ["used", "used"], ["most", "most"]]) {
-    assert.deepEqual(rest.regions.map((values) => values[rest.columns.indexOf(column)]), regions.map((region) => region[field]), column);
+  assert.deepEqual(
+    rest.addresses,
+    regions.map((region) => region.region),
+  );
+  for (const [column, field] of [
+    ["live", "live_bytes"],
+    ["used", "used"],
+    ["most", "most"],
+  ]) {
+    assert.deepEqual(
+      rest.regions.map((values) => values[rest.columns.indexOf(column)]),
+      regions.map((region) => region[field]),
+      column,
+    );
   }
   await checkAccessibility(page, "map");
   await closePage(page);
@@ -69,22 +109,31 @@ test("its sums are those of the socket", { timeout: TEST_TIMEOUT_MS }, async () 
 
 function regionText(region) {
   const dirty = 8192 * (region.dirty + region.lazy + region.taken);
-  return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, purged in spans ${bytes(region.hole_bytes)}, ` +
-    `free pages not purged ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `;
+  return (
+    `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, purged in spans ${bytes(region.hole_bytes)}, ` +
+    `free pages not purged ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `
+  );
 }
 
 test("regions are told on hover and by keys, and kept in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "map" });
   const canvas = page.locator("canvas.map.all");
-  await page.locator("p.detail.all").filter({ hasText: `Region ${regions[0].region}` }).waitFor();
-  await eventually(async () => assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[0]))));
+  await page
+    .locator("p.detail.all")
+    .filter({ hasText: `Region ${regions[0].region}` })
+    .waitFor();
+  await eventually(async () =>
+    assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[0]))),
+  );
   const { width } = await canvas.boundingBox();
   const size = 34; // this few regions get the largest cells
   const columns = Math.floor(width / size);
   const third = 3;
   await canvas.hover({ position: { x: (third % columns) * size + 10, y: Math.floor(third / columns) * size + 10 } });
   await page.locator("p.detail.all").filter({ hasText: regions[third].region }).waitFor();
-  await eventually(async () => assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[third]))));
+  await eventually(async () =>
+    assert.ok((await page.locator("p.detail.all").textContent()).startsWith(regionText(regions[third]))),
+  );
   await page.mouse.move(0, 0);
   await canvas.focus();
   await page.keyboard.press("ArrowRight");
@@ -97,7 +146,9 @@ test("regions are told on hover and by keys, and kept in the address", { timeout
 
 test("what is drawn is what is there", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "map" });
-  await page.waitForFunction(() => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"));
+  await page.waitForFunction(
+    () => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"),
+  );
   await eventually(async () => {
     // The share of each colour in the first cell, from below.
     const heights = await page.locator("canvas.map.all").evaluate((canvas) => {
@@ -113,19 +164,34 @@ test("what is drawn is what is there", { timeout: TEST_TIMEOUT_MS }, async () =>
     const share = (part) => (33 * part) / 2 ** 21;
     const live = heights["37,99,235"] ?? 0;
     const free = heights["245,158,11"] ?? 0;
-    assert.ok(Math.abs(live - share(regions[1].live_bytes)) < 2.5, `live ${live} px of ${share(regions[1].live_bytes)}`);
-    assert.ok(Math.abs(free - share(regions[1].free_bytes)) < 2.5, `free ${free} px of ${share(regions[1].free_bytes)}`);
-    const colours = await page.locator("canvas.map.parts").evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
+    assert.ok(
+      Math.abs(live - share(regions[1].live_bytes)) < 2.5,
+      `live ${live} px of ${share(regions[1].live_bytes)}`,
+    );
+    assert.ok(
+      Math.abs(free - share(regions[1].free_bytes)) < 2.5,
+      `free ${free} px of ${share(regions[1].free_bytes)}`,
+    );
+    const colours = await page
+      .locator("canvas.map.parts")
+      .evaluate(
+        (one) =>
+          new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size,
+      );
     assert.ok(colours > 5, `${colours} colours`);
   });
   await closePage(page);
 });
 
-test("spans are told by keys, with who pins them, and the table says the same", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("spans are told by keys, with who pins them, and the table says the same", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   let found, index;
   for (const region of regions) {
     found = await parts(region.region);
-    index = found.parts.findIndex((part) => part.is === "small" && part.size === 1024 && part.stack && part.state === "available");
+    index = found.parts.findIndex(
+      (part) => part.is === "small" && part.size === 1024 && part.stack && part.state === "available",
+    );
     if (index >= 0) break;
   }
   assert.ok(index >= 0, "of 1,000 blocks of 1,000 bytes about 60 are sampled, one for each 16 KiB");
@@ -138,10 +204,19 @@ test("spans are told by keys, with who pins them, and the table says the same", 
   const detail = page.locator("p.detail.part");
   await detail.filter({ hasText: `${part.live} of ${part.blocks} blocks of 1.00 KiB live` }).waitFor();
   assert.match(await detail.textContent(), /available span.*OS pages purged.*pins_spans/);
-  await eventually(async () => { // a long table is drawn in pieces
-    const rows = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
-    assert.deepEqual(rows.map((row) => row[0]), found.parts.map((each) => String(each.page)));
-    assert.deepEqual(rows.map((row) => row[4]), found.parts.map((each) => (each.blocks ? each.live.toLocaleString("en") : "")));
+  await eventually(async () => {
+    // a long table is drawn in pieces
+    const rows = await page
+      .locator("table.parts tbody tr")
+      .evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
+    assert.deepEqual(
+      rows.map((row) => row[0]),
+      found.parts.map((each) => String(each.page)),
+    );
+    assert.deepEqual(
+      rows.map((row) => row[4]),
+      found.parts.map((each) => (each.blocks ? each.live.toLocaleString("en") : "")),
+    );
     assert.match(rows[index][8], /pins_spans/);
   });
   // The same by mouse.
@@ -157,7 +232,10 @@ test("spans are told by keys, with who pins them, and the table says the same", 
 });
 
 test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, async () => {
-  const column = (table, n) => page.locator(`table.${table} tbody tr`).evaluateAll((all, n) => all.map((row) => row.cells[n].textContent.trim()), n);
+  const column = (table, n) =>
+    page
+      .locator(`table.${table} tbody tr`)
+      .evaluateAll((all, n) => all.map((row) => row.cells[n].textContent.trim()), n);
   let found, wanted;
   for (const region of regions) {
     found = await parts(region.region);
@@ -167,12 +245,14 @@ test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, asy
   assert.ok(wanted.length > 0 && wanted.length < found.parts.length, "blocks of 300,000 bytes, and more");
   const page = await openPage(url, { view: "map" }); // the regions of small blocks come first
   await page.locator("table.parts tbody tr").first().waitFor();
-  const paint = () => page.locator("canvas.map.parts").evaluate((canvas) => {
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    let strong = 0; // counts coloured pixels, including the light colour of free blocks, but no greys
-    for (let i = 0; i < data.length; i += 4) strong += Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 25;
-    return strong;
-  });
+  const paint = () =>
+    page.locator("canvas.map.parts").evaluate((canvas) => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      let strong = 0; // counts coloured pixels, including the light colour of free blocks, but no greys
+      for (let i = 0; i < data.length; i += 4)
+        strong += Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 25;
+      return strong;
+    });
   const before = await eventually(async () => {
     const strong = await paint();
     assert.ok(strong > 10000, `${strong} px`);
@@ -187,18 +267,36 @@ test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, asy
   });
   await page.goto(`${url}#view=map&sizeFrom=256K&region=${found.region}`);
   await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
-  await eventually(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
+  await eventually(async () =>
+    assert.deepEqual(
+      await column("parts", 0),
+      wanted.map((part) => String(part.page)),
+    ),
+  );
   await eventually(async () => assert.equal((await column("blocks", 0)).length, 1, "64 MiB are more than 256 KiB"));
   await page.getByLabel("to", { exact: true }).fill("1M");
   await page.getByLabel("to", { exact: true }).press("Enter");
   await page.locator("table.blocks").waitFor({ state: "detached" });
-  await eventually(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
+  await eventually(async () =>
+    assert.deepEqual(
+      await column("parts", 0),
+      wanted.map((part) => String(part.page)),
+    ),
+  );
   await checkAccessibility(page, "map by size");
   // The same for the size classes.
   await page.goto(`${url}#view=sizes&sizeFrom=1K&sizeTo=2K`);
   await page.locator("table.sizes tbody tr").first().waitFor();
   const { size_classes } = await (await fetch(url + "api/stats")).json();
-  await eventually(async () => assert.deepEqual(await column("sizes", 0), size_classes.map((one) => one.size).filter((size) => size >= 1024 && size <= 2048).map((size) => bytes(size))));
+  await eventually(async () =>
+    assert.deepEqual(
+      await column("sizes", 0),
+      size_classes
+        .map((one) => one.size)
+        .filter((size) => size >= 1024 && size <= 2048)
+        .map((size) => bytes(size)),
+    ),
+  );
   await page.getByText("that got blocks of such sizes").waitFor();
   assert.equal(await page.getByRole("table", { name: "Requests of large blocks" }).count(), 0);
   await page.getByLabel("size from").fill("2G");
@@ -211,7 +309,9 @@ test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, asy
   await closePage(page);
 });
 
-test("huge blocks are listed with who allocated them, words are explained, also in the dark", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("huge blocks are listed with who allocated them, words are explained, also in the dark", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "map", paint: "class" }, { colorScheme: "dark" });
   const row = page.locator("table.blocks tbody tr").first();
   await row.waitFor();
@@ -236,7 +336,9 @@ test("100 GiB stay smooth", { timeout: TEST_TIMEOUT_MS }, async () => {
     many.addresses.push("0x" + (0x7f0000000000n + BigInt(i) * 0x200000n).toString(16));
     many.regions.push(map.regions[i % map.regions.length]);
   }
-  await page.route("**/api/map", (route) => route.fulfill({ contentType: "application/json", body: JSON.stringify(many) }));
+  await page.route("**/api/map", (route) =>
+    route.fulfill({ contentType: "application/json", body: JSON.stringify(many) }),
+  );
   await page.goto(url + "#view=map");
   const canvas = page.locator("canvas.map.all");
   await page.locator("p.detail.all").filter({ hasText: "regions from 0x7f0000000000" }).waitFor();
@@ -248,16 +350,20 @@ test("100 GiB stay smooth", { timeout: TEST_TIMEOUT_MS }, async () => {
   // A step takes at least as long as its work, and longer while the machine is busy: the fastest steps show the cost.
   const times = [];
   await eventually(async () => {
-    times.push(...await page.evaluate(async () => {
-      const times = [];
-      for (let i = 0; i < 10; i++) {
-        const began = performance.now();
-        document.querySelector("canvas.map.all").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
-        await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-        times.push(performance.now() - began);
-      }
-      return times;
-    }));
+    times.push(
+      ...(await page.evaluate(async () => {
+        const times = [];
+        for (let i = 0; i < 10; i++) {
+          const began = performance.now();
+          document
+            .querySelector("canvas.map.all")
+            .dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
+          await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+          times.push(performance.now() - began);
+        }
+        return times;
+      })),
+    );
     const took = times.sort((a, b) => a - b)[2];
     console.log(`# a step over ${count} regions in ${Math.round(width)} px: ${took.toFixed(0)} ms`);
     assert.ok(took < 100, `${took} ms`);

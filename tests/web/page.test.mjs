@@ -6,32 +6,72 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, tempDir, openPage, serve, eventually, startBrowser, startLeak, tool, top, sleep } from "./harness.mjs";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  serve,
+  sleep,
+  startBrowser,
+  startLeak,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tempDir,
+  tool,
+  top,
+} from "./harness.mjs";
 
 /** Each view, and the element that is present when all of it is drawn. */
 const READY_SELECTORS = {
-  overview: "figure:nth-of-type(5) canvas", flame: "canvas.flame", functions: "tbody tr", callers: "canvas.flame", tree: "[role=treeitem]", graph: ".graph g[role=button]", source: "table.source tr",
-  changes: "main section button", growth: "main section", map: "table.parts tbody tr", sizes: "table.sizes tbody tr", lifetimes: "table.stacks tbody tr", kernel: "main table tbody tr",
-  doctor: "main details", settings: "table.settings tr",
+  overview: "figure:nth-of-type(5) canvas",
+  flame: "canvas.flame",
+  functions: "tbody tr",
+  callers: "canvas.flame",
+  tree: "[role=treeitem]",
+  graph: ".graph g[role=button]",
+  source: "table.source tr",
+  changes: "main section button",
+  growth: "main section",
+  map: "table.parts tbody tr",
+  sizes: "table.sizes tbody tr",
+  lifetimes: "table.stacks tbody tr",
+  kernel: "main table tbody tr",
+  doctor: "main details",
+  settings: "table.settings tr",
 };
 const VIEWS = Object.keys(READY_SELECTORS);
 
 let leak, url;
 
-before(async () => {
-  leak = await startLeak();
-  url = await serve("--allow-set", String(leak.pid));
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    leak = await startLeak();
+    url = await serve("--allow-set", String(leak.pid));
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
 test("the overview names who holds and who grows", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
-  await page.getByRole("listitem").filter({ hasText: /leaky_parser.* grows by/ }).first().waitFor();
-  await page.getByRole("listitem").filter({ hasText: /leaky_session.* grows by/ }).first().waitFor();
-  await eventually(async () => assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more"));
+  await page
+    .getByRole("listitem")
+    .filter({ hasText: /leaky_parser.* grows by/ })
+    .first()
+    .waitFor();
+  await page
+    .getByRole("listitem")
+    .filter({ hasText: /leaky_session.* grows by/ })
+    .first()
+    .waitFor();
+  await eventually(async () =>
+    assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more"),
+  );
   await closePage(page);
 });
 
@@ -39,7 +79,9 @@ test("growth suspects are the two leaks", async () => {
   const page = await openPage(url, { view: "growth" });
   // The more profiles there are, the more certain the result.
   await eventually(async () => {
-    const first = await page.locator("tbody tr").evaluateAll((rows) => rows.slice(0, 2).map((row) => row.textContent.match(/leaky_\w+/)?.[0]));
+    const first = await page
+      .locator("tbody tr")
+      .evaluateAll((rows) => rows.slice(0, 2).map((row) => row.textContent.match(/leaky_\w+/)?.[0]));
     assert.deepEqual(first.sort(), ["leaky_parser", "leaky_session"]);
   });
   await closePage(page);
@@ -59,16 +101,25 @@ test("functions are those of seemalloc top, on the same profile", async () => {
   const page = await openPage(url, { view: "functions" });
   const [moment] = (await (await fetch(url + "api/moments")).json()).slice(-1);
   const file = join(tempDir, "moment.pb.gz");
-  writeFileSync(file, Buffer.from(await (await fetch(`${url}api/download?at=${moment.id}&format=proto`)).arrayBuffer()));
+  writeFileSync(
+    file,
+    Buffer.from(await (await fetch(`${url}api/download?at=${moment.id}&format=proto`)).arrayBuffer()),
+  );
   const expected = top(file);
   const stacks = await (await fetch(`${url}api/profile?at=${moment.id}`)).json();
   const index = stacks.types.findIndex((type) => type.name === expected.type);
-  assert.equal(stacks.values.reduce((sum, values) => sum + values[index], 0), expected.total);
+  assert.equal(
+    stacks.values.reduce((sum, values) => sum + values[index], 0),
+    expected.total,
+  );
   await page.goto(`${url}#view=functions&at=${moment.id}`);
   await page.getByRole("button", { name: "flat" }).waitFor();
   const own = expected.functions.filter((row) => row.flat > 0).map((row) => row.name);
-  await eventually(async () => { // until then it shows the current profile
-    const shown = await page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
+  await eventually(async () => {
+    // until then it shows the current profile
+    const shown = await page
+      .locator("tbody tr")
+      .evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
     assert.deepEqual(shown.slice(0, own.length), own);
     assert.equal(await page.locator(".total strong").textContent(), bytes(expected.total));
   });
@@ -86,7 +137,10 @@ test("the flame graph is drawn, zooms by keys, and leads to callers", async () =
   await canvas.waitFor();
   await page.waitForFunction(() => document.querySelector("canvas.flame").height > 60);
   await eventually(async () => {
-    const colours = await canvas.evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
+    const colours = await canvas.evaluate(
+      (one) =>
+        new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size,
+    );
     assert.ok(colours > 5, `${colours} colours`);
   });
   await canvas.focus();
@@ -109,9 +163,12 @@ test("what has changed since a moment is the leak", { timeout: TEST_TIMEOUT_MS }
   await page.getByRole("button", { name: "compare from now on" }).click();
   await page.getByText("since then").waitFor();
   await page.getByLabel("search").fill("leaky_|steady");
-  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.increase").waitFor();
+  for (const name of ["leaky_parser", "leaky_session"])
+    await page.getByRole("row", { name }).locator("td.increase").waitFor();
   // A profile may be taken in the middle of its work: after it nothing is left.
-  await eventually(async () => assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.increase").count(), 0));
+  await eventually(async () =>
+    assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.increase").count(), 0),
+  );
   await page.getByRole("button", { name: "Flame graph" }).click();
   await page.getByText("grown").waitFor();
   await closePage(page);
@@ -121,7 +178,8 @@ test("another kind is shown and saved as it is, without moments to choose", { ti
   const page = await openPage(url, { view: "functions", kind: "churn", base: "1", at: "1" });
   await page.getByRole("row", { name: "steady_work" }).first().waitFor();
   assert.equal(await page.locator(".problem").count(), 0);
-  for (const name of ["at", "compared with"]) assert.equal(await page.getByLabel(name, { exact: true }).count(), 0, name);
+  for (const name of ["at", "compared with"])
+    assert.equal(await page.getByLabel(name, { exact: true }).count(), 0, name);
   assert.equal(await page.getByRole("button", { name: "compare from now on" }).count(), 0);
   await page.getByLabel(/^shows/).selectOption("short_objects");
   const download = page.waitForEvent("download");
@@ -141,7 +199,14 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByLabel("purge_delay", { exact: true }).fill("333");
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.waitForFunction(() => !document.querySelector("form button"));
-  assert.equal(execFileSync(tool, ["get", String(leak.pid), "purge_delay"]).toString().trim().split(/\s+/).pop(), "333");
+  assert.equal(
+    execFileSync(tool, ["get", String(leak.pid), "purge_delay"])
+      .toString()
+      .trim()
+      .split(/\s+/)
+      .pop(),
+    "333",
+  );
   await page.getByLabel("purge_delay", { exact: true }).fill("soon");
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.getByText(/soon/).first().waitFor();
@@ -160,13 +225,19 @@ test("every view stands, for everybody", { timeout: TEST_TIMEOUT_MS }, async () 
       await page.locator("main section, main table").first().waitFor();
       await page.locator(READY_SELECTORS[view]).first().waitFor();
       await checkAccessibility(page, `${view} ${colorScheme}`);
-      if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
+      if (process.env.SHOTS && colorScheme === "light")
+        await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
       await page.setViewportSize({ width: 390, height: 800 });
       await page.waitForFunction(() => document.documentElement.clientWidth === 390);
       // Charts are redrawn for the new width, one after the other.
       await eventually(async () => {
-        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: no sideways scrolling on a phone`);
-        const cut = await page.locator("table.stacked td, table.histogram td, table.source td").evaluateAll((cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
+        assert.ok(
+          await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+          `${view}: no sideways scrolling on a phone`,
+        );
+        const cut = await page
+          .locator("table.stacked td, table.histogram td, table.source td")
+          .evaluateAll((cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
         assert.equal(cut, 0, `${view}: cells that are beyond the edge of a phone`);
       });
       await closePage(page);
@@ -186,7 +257,10 @@ async function openReport(file, state) {
 
 async function closeReport(page, file) {
   await page.waitForTimeout(1500); // the live page would have made another request
-  assert.deepEqual(page.requestedURLs.map((one) => one.replace(/#.*/, "")), ["file://" + file]);
+  assert.deepEqual(
+    page.requestedURLs.map((one) => one.replace(/#.*/, "")),
+    ["file://" + file],
+  );
   await closePage(page);
 }
 
@@ -194,9 +268,13 @@ test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS 
   const file = join(tempDir, "report.html");
   // As many profiles as are needed to tell which functions grow, and one more. On a busy machine they are further
   // apart.
-  const profilesIn = (text) => JSON.parse(text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s)[1]).answers.moments.length;
+  const profilesIn = (text) =>
+    JSON.parse(text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s)[1]).answers.moments.length;
   for (let seconds = 6; seconds < 400; seconds *= 2) {
-    assert.equal(execFileSync(tool, ["report", String(leak.pid), "--for", `${seconds}s`, "-o", file]).toString(), file + "\n");
+    assert.equal(
+      execFileSync(tool, ["report", String(leak.pid), "--for", `${seconds}s`, "-o", file]).toString(),
+      file + "\n",
+    );
     if (profilesIn(readFileSync(file, "utf8")) >= 5) break;
   }
   const fromPage = join(tempDir, "downloaded.html");
@@ -210,11 +288,19 @@ test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS 
     const page = await openReport(one, { view: "overview" });
     await page.getByText(/^report of /).waitFor();
     await page.getByText(/resident =/).waitFor();
-    await page.getByRole("listitem").filter({ hasText: / holds .* of what is in use/ }).first().waitFor();
+    await page
+      .getByRole("listitem")
+      .filter({ hasText: / holds .* of what is in use/ })
+      .first()
+      .waitFor();
     for (const view of VIEWS.filter((name) => name !== "callers")) {
       await page.goto(`file://${one}#view=${view}`);
       await page.locator("main section, main table").first().waitFor();
-      if (view === "functions" || view === "growth") await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+      if (view === "functions" || view === "growth")
+        await page
+          .getByRole("row", { name: /leaky_session/ })
+          .first()
+          .waitFor();
       if (view === "sizes" || view === "kernel" || view === "settings") await page.locator("tbody tr").nth(3).waitFor();
       if (view === "doctor") await page.getByText("Checked values").waitFor();
       assert.equal(await page.locator(".problem").count(), 0, view);
@@ -228,7 +314,10 @@ test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS 
   assert.equal(await page.getByRole("link").count(), 0, "nothing that leads nowhere");
   await page.goto(`file://${file}#view=functions`);
   await page.getByLabel("compared with").locator("option").nth(5).waitFor({ state: "attached" });
-  const moments = await page.getByLabel("compared with").locator("option").evaluateAll((options) => options.map((option) => option.value));
+  const moments = await page
+    .getByLabel("compared with")
+    .locator("option")
+    .evaluateAll((options) => options.map((option) => option.value));
   assert.ok(moments.length >= 6, `nothing, and the profiles: ${moments}`);
   await page.getByLabel("compared with").selectOption(moments[1]);
   await page.getByText("since then").waitFor();
@@ -243,8 +332,11 @@ test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS 
 test("no name in a report is code", async () => {
   const evil = "</script><script>window.evil=1</script><!--<script>";
   const stacks = join(tempDir, "evil.txt"); // Java's text format, in which a name may contain anything
-  writeFileSync(stacks, `--- heapz 1 ---\nformat = java\nresolution = bytes\n  7048 1 @ 0x3 0x4\n  500 1 @ 0x5 0x4\n` +
-    `    0x3 ${evil} (source.java:3)\n    0x4 main (source.java:4)\n    0x5 <img/src=x/onerror=window.evil=1> (source.java:5)\n`);
+  writeFileSync(
+    stacks,
+    `--- heapz 1 ---\nformat = java\nresolution = bytes\n  7048 1 @ 0x3 0x4\n  500 1 @ 0x5 0x4\n` +
+      `    0x3 ${evil} (source.java:3)\n    0x4 main (source.java:4)\n    0x5 <img/src=x/onerror=window.evil=1> (source.java:5)\n`,
+  );
   const file = join(tempDir, "evil.html");
   execFileSync(tool, ["report", stacks, "-o", file]);
   const page = await openReport(file, { view: "functions" });

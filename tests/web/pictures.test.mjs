@@ -7,7 +7,18 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, closePage, tearDown, tempDir, openPage, root, serve, eventually, startBrowser, sleep } from "./harness.mjs";
+import {
+  closePage,
+  eventually,
+  openPage,
+  root,
+  serve,
+  sleep,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tempDir,
+} from "./harness.mjs";
 
 const images = join(root, "docs/images");
 // Another font changes the whole layout. This one comes with Debian's Chromium, through fontconfig.
@@ -72,25 +83,30 @@ async function stableScreenshot(page) {
 /** The share of cells that differ; 1 for pictures of different sizes. */
 async function differingShare(one, other) {
   const page = await openPage("about:blank");
-  const share = await page.evaluate(async ([images, cell, different]) => {
-    const [a, b] = await Promise.all(images.map(async (base64) => {
-      const image = new Image();
-      image.src = `data:image/png;base64,${base64}`;
-      await image.decode();
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [image.width / cell, image.height / cell];
-      const context = canvas.getContext("2d", { willReadFrequently: true });
-      context.imageSmoothingQuality = "high";
-      context.drawImage(image, 0, 0, canvas.width, canvas.height);
-      return context.getImageData(0, 0, canvas.width, canvas.height);
-    }));
-    if (a.width !== b.width || a.height !== b.height) return 1;
-    let differ = 0;
-    for (let i = 0; i < a.data.length; i += 4) {
-      if ([0, 1, 2].some((colour) => Math.abs(a.data[i + colour] - b.data[i + colour]) > different)) differ++;
-    }
-    return (4 * differ) / a.data.length;
-  }, [[one, other].map((image) => image.toString("base64")), CELL, COLOUR_THRESHOLD]);
+  const share = await page.evaluate(
+    async ([images, cell, different]) => {
+      const [a, b] = await Promise.all(
+        images.map(async (base64) => {
+          const image = new Image();
+          image.src = `data:image/png;base64,${base64}`;
+          await image.decode();
+          const canvas = document.createElement("canvas");
+          [canvas.width, canvas.height] = [image.width / cell, image.height / cell];
+          const context = canvas.getContext("2d", { willReadFrequently: true });
+          context.imageSmoothingQuality = "high";
+          context.drawImage(image, 0, 0, canvas.width, canvas.height);
+          return context.getImageData(0, 0, canvas.width, canvas.height);
+        }),
+      );
+      if (a.width !== b.width || a.height !== b.height) return 1;
+      let differ = 0;
+      for (let i = 0; i < a.data.length; i += 4) {
+        if ([0, 1, 2].some((colour) => Math.abs(a.data[i + colour] - b.data[i + colour]) > different)) differ++;
+      }
+      return (4 * differ) / a.data.length;
+    },
+    [[one, other].map((image) => image.toString("base64")), CELL, COLOUR_THRESHOLD],
+  );
   await page.context().close();
   return share;
 }
@@ -104,10 +120,14 @@ for (const [name, [state, text]] of Object.entries(VIEWS)) {
     await page.getByText(text).first().waitFor();
     let now;
     try {
-      await eventually(async () => { // on a busy machine a part may appear after a second without any change
+      await eventually(async () => {
+        // on a busy machine a part may appear after a second without any change
         now = await stableScreenshot(page);
         const share = await differingShare(now, readFileSync(file));
-        assert.ok(share <= MAX_DIFFERENCE, `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: ${found}`);
+        assert.ok(
+          share <= MAX_DIFFERENCE,
+          `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: ${found}`,
+        );
       });
     } catch (failure) {
       mkdirSync(join(root, "build"), { recursive: true });
@@ -122,14 +142,23 @@ test("a view that has lost a part is told from the picture", { timeout: TEST_TIM
   const [state, text] = VIEWS.overview;
   const whole = await eventually(async () => {
     const image = await picture(state, text);
-    assert.ok((await differingShare(image, readFileSync(join(images, "web-overview.png")))) <= MAX_DIFFERENCE, "not all of it is drawn");
+    assert.ok(
+      (await differingShare(image, readFileSync(join(images, "web-overview.png")))) <= MAX_DIFFERENCE,
+      "not all of it is drawn",
+    );
     return image;
   });
-  assert.ok((await differingShare(whole, await picture(state, text, { colorScheme: "dark" }))) > MAX_DIFFERENCE, "dark for light");
+  assert.ok(
+    (await differingShare(whole, await picture(state, text, { colorScheme: "dark" }))) > MAX_DIFFERENCE,
+    "dark for light",
+  );
   const page = await openPage(address, state, PAGE_OPTIONS);
   await page.getByText(text).first().waitFor();
   await stableScreenshot(page);
-  await page.locator("figure").first().evaluate((figure) => (figure.style.visibility = "hidden"));
+  await page
+    .locator("figure")
+    .first()
+    .evaluate((figure) => (figure.style.visibility = "hidden"));
   assert.ok((await differingShare(whole, await page.screenshot())) > MAX_DIFFERENCE, "a chart is missing");
   await closePage(page);
 });

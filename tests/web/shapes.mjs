@@ -3,7 +3,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { readlinkSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { killAtEnd, waitForSocket, tempDir, root, tool } from "./harness.mjs";
+import { killAtEnd, root, tempDir, tool, waitForSocket } from "./harness.mjs";
 
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 let binary = "";
@@ -75,5 +75,8 @@ export async function controlCommand(pid, command) {
 
 /** An answer of lines of JSON. */
 export async function controlCommandLines(pid, command) {
-  return (await controlCommand(pid, command)).trim().split("\n").map((line) => JSON.parse(line));
+  return (await controlCommand(pid, command))
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
 }

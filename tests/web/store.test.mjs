@@ -3,7 +3,23 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, closePage, tearDown, firstLine, tempDir, killAndWait, openPage, serve, eventually, start, startBrowser, startLeak, tool, sleep } from "./harness.mjs";
+import {
+  checkAccessibility,
+  closePage,
+  eventually,
+  firstLine,
+  killAndWait,
+  openPage,
+  serve,
+  sleep,
+  start,
+  startBrowser,
+  startLeak,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tempDir,
+  tool,
+} from "./harness.mjs";
 
 const dir = join(tempDir, "history");
 let points, url;
@@ -12,24 +28,27 @@ async function getJSON(address) {
   return (await fetch(address)).json();
 }
 
-before(async () => {
-  const leak = await startLeak();
-  const watcher = start(tool, "web", "--store", dir, String(leak.pid));
-  const live = await firstLine(watcher);
-  for (points = []; points.length < 12; await sleep(500)) points = await getJSON(live + "api/series?since=0");
-  for (let moments = []; moments.length < 8; await sleep(500)) moments = await getJSON(live + "api/moments");
-  // The map is stored last of the data that is collected without a viewer.
-  while (!(await getJSON(live + "api/state")).stored.map) await sleep(500);
-  await startBrowser();
-  const page = await openPage(live, { view: "doctor" });
-  await page.getByText("Checked values").waitFor();
-  await page.getByText(/^live$/).waitFor();
-  await closePage(page);
-  points = await getJSON(live + "api/series?since=0");
-  await killAndWait(watcher);
-  await killAndWait(leak);
-  url = await serve(dir);
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    const leak = await startLeak();
+    const watcher = start(tool, "web", "--store", dir, String(leak.pid));
+    const live = await firstLine(watcher);
+    for (points = []; points.length < 12; await sleep(500)) points = await getJSON(live + "api/series?since=0");
+    for (let moments = []; moments.length < 8; await sleep(500)) moments = await getJSON(live + "api/moments");
+    // The map is stored last of the data that is collected without a viewer.
+    while (!(await getJSON(live + "api/state")).stored.map) await sleep(500);
+    await startBrowser();
+    const page = await openPage(live, { view: "doctor" });
+    await page.getByText("Checked values").waitFor();
+    await page.getByText(/^live$/).waitFor();
+    await closePage(page);
+    points = await getJSON(live + "api/series?since=0");
+    await killAndWait(watcher);
+    await killAndWait(leak);
+    url = await serve(dir);
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -40,7 +59,13 @@ test("a folder is shown after the process and its tool are gone", { timeout: TES
   await page.getByText(/^stored$/).waitFor();
   await page.getByText(/resident =/).waitFor();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
-  for (const [view, what] of [["functions", /leaky_session/], ["growth", /leaky_parser/], ["sizes", /KiB/], ["kernel", /mmap/], ["settings", /purge_delay/]]) {
+  for (const [view, what] of [
+    ["functions", /leaky_session/],
+    ["growth", /leaky_parser/],
+    ["sizes", /KiB/],
+    ["kernel", /mmap/],
+    ["settings", /purge_delay/],
+  ]) {
     await page.goto(`${url}#view=${view}`);
     await page.getByRole("row", { name: what }).first().waitFor();
     assert.equal(await page.locator(".problem").count(), 0, view);
@@ -64,19 +89,34 @@ test("the last of what is not kept over time is shown, too", { timeout: TEST_TIM
   const { stored, kinds } = await getJSON(url + "api/state");
   assert.ok(stored.map);
   const names = kinds.map((one) => one.name);
-  for (const name of ["heap", "peak", "growth", "fragmentation", "lifetime", "churn", "deaths"]) assert.ok(names.includes(name), `${name} is not among ${names}`);
+  for (const name of ["heap", "peak", "growth", "fragmentation", "lifetime", "churn", "deaths"])
+    assert.ok(names.includes(name), `${name} is not among ${names}`);
   const page = await openPage(url, { view: "functions", kind: "peak" });
-  await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+  await page
+    .getByRole("row", { name: /leaky_session/ })
+    .first()
+    .waitFor();
   await page.getByLabel(/^profile/).selectOption("churn");
-  await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
+  await page
+    .getByRole("row", { name: /steady_work/ })
+    .first()
+    .waitFor();
   assert.match(await page.locator(".total").textContent(), /, at \d/, "it says of when it is");
   await page.goto(`${url}#view=lifetimes`);
-  await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
+  await page
+    .getByRole("row", { name: /steady_work/ })
+    .first()
+    .waitFor();
   await page.getByText(/ were alive at /).waitFor();
   await checkAccessibility(page, "stored lifetimes");
   await page.getByRole("button", { name: "Heap map" }).click();
   await page.getByText("A folder has the sums of the regions, as of").waitFor();
-  assert.ok((await page.locator("canvas.map").first().evaluate((one) => one.height)) > 10);
+  assert.ok(
+    (await page
+      .locator("canvas.map")
+      .first()
+      .evaluate((one) => one.height)) > 10,
+  );
   await checkAccessibility(page, "stored map");
   await page.goto(`${url}#view=sizes`);
   await page.getByText(/^About .* requests since the start/).waitFor();
@@ -91,17 +131,26 @@ test("the memory of two processes is two pieces", { timeout: TEST_TIMEOUT_MS }, 
   const two = points.map((point, i) => (i < half ? point : { ...point, run: point.run + 1, t: point.t + 3_600_000 }));
   /** Pixels of a colour in the middle of the chart, where no process was observed. */
   const between = async (served) => {
-    await page.route(/api\/series/, (route) => route.fulfill({ json: new URL(route.request().url()).searchParams.get("since") === "0" ? served : [] }));
+    await page.route(/api\/series/, (route) =>
+      route.fulfill({ json: new URL(route.request().url()).searchParams.get("since") === "0" ? served : [] }),
+    );
     await page.reload();
     await page.getByText(/resident =/).waitFor();
     const canvas = page.locator("figure canvas").first();
-    const colouredIn = (from, to) => canvas.evaluate((one, [from, to]) => {
-      const [left, right] = [from, to].map((share) => Math.round(share * one.width));
-      const { data } = one.getContext("2d").getImageData(left, 0, Math.max(1, right - left), one.height);
-      let pixels = 0;
-      for (let i = 0; i < data.length; i += 4) pixels += data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
-      return pixels;
-    }, [from, to]);
+    const colouredIn = (from, to) =>
+      canvas.evaluate(
+        (one, [from, to]) => {
+          const [left, right] = [from, to].map((share) => Math.round(share * one.width));
+          const { data } = one.getContext("2d").getImageData(left, 0, Math.max(1, right - left), one.height);
+          let pixels = 0;
+          for (let i = 0; i < data.length; i += 4)
+            pixels +=
+              data[i + 3] > 0 &&
+              Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
+          return pixels;
+        },
+        [from, to],
+      );
     await eventually(async () => assert.ok((await colouredIn(0, 1)) > 20, "it is not drawn yet"));
     const coloured = await colouredIn(0.5, 0.5);
     await page.unroute(/api\/series/);
@@ -116,11 +165,14 @@ test("any two moments are compared, and a time is chosen", { timeout: TEST_TIMEO
   const page = await openPage(url, { view: "functions" });
   const compared = page.getByLabel("compared with");
   await compared.locator("option").nth(5).waitFor({ state: "attached" });
-  const all = await compared.locator("option").evaluateAll((options) => options.map((option) => option.value).filter((id) => id > 0));
+  const all = await compared
+    .locator("option")
+    .evaluateAll((options) => options.map((option) => option.value).filter((id) => id > 0));
   await compared.selectOption(all[0]);
   await page.getByLabel(/^at/).selectOption(all[all.length - 1]);
   await page.getByText("since then").waitFor();
-  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.increase").first().waitFor();
+  for (const name of ["leaky_parser", "leaky_session"])
+    await page.getByRole("row", { name }).locator("td.increase").first().waitFor();
   const moments = await getJSON(url + "api/moments");
   const [from, until] = [moments[2].t, moments[moments.length - 2].t].map((ms) => 1000 * Math.ceil(ms / 1000));
   const local = (ms) => new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
@@ -128,7 +180,10 @@ test("any two moments are compared, and a time is chosen", { timeout: TEST_TIMEO
   await page.getByLabel("until", { exact: true }).fill(local(until));
   const within = moments.filter((one) => one.t >= from && one.t <= until).map((one) => String(one.id));
   assert.ok(within.length > 0 && within.length < all.length);
-  await page.waitForFunction((count) => document.querySelectorAll("select")[2].options.length === count, within.length + 2); // "nothing" and the chosen one
+  await page.waitForFunction(
+    (count) => document.querySelectorAll("select")[2].options.length === count,
+    within.length + 2,
+  ); // "nothing" and the chosen one
   await eventually(() => assert.match(page.url(), new RegExp(`from=${from}`), "a link shows the same"));
   await page.goto(`${url}#view=overview&from=${from}&until=${until}`);
   const chosen = await getJSON(`${url}api/series?from=${from}&until=${until}`);

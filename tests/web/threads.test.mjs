@@ -4,19 +4,36 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, tempDir, openPage, serve, eventually, startBrowser, takeProfile, tool, top } from "./harness.mjs";
+import { pathToFileURL } from "node:url";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  serve,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  takeProfile,
+  tearDown,
+  tempDir,
+  tool,
+  top,
+} from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
-before(async () => {
-  shapes = await startShapes("1");
-  await shapes.runStep("t");
-  url = await serve(shapes.pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    shapes = await startShapes("1");
+    await shapes.runStep("t");
+    url = await serve(shapes.pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -27,7 +44,8 @@ async function setFilter(page, pattern) {
   await threadInput(page).press("Enter");
 }
 
-const waitForTotal = (page, text) => page.waitForFunction((want) => document.querySelector(".total strong")?.textContent === want, text);
+const waitForTotal = (page, text) =>
+  page.waitForFunction((want) => document.querySelector(".total strong")?.textContent === want, text);
 
 /** Known from shapes.cc, and the tool's figures for the same. */
 function liveBytes(pattern, blocks) {
@@ -43,8 +61,14 @@ test("the heap is shown by thread, and the address keeps which", { timeout: TEST
   await waitForTotal(page, liveBytes("^writer", 300));
   await eventually(() => assert.match(page.url(), /kind=threads/));
   await eventually(() => assert.match(page.url(), /thread=%5Ewriter/));
-  await eventually(async () => assert.deepEqual(await page.locator("#thread-names option").evaluateAll((all) => all.map((one) => one.value).filter((name) => name !== "shapes" && name !== "seemalloc")),
-    ["reader", "writer 1", "writer 2"]));
+  await eventually(async () =>
+    assert.deepEqual(
+      await page
+        .locator("#thread-names option")
+        .evaluateAll((all) => all.map((one) => one.value).filter((name) => name !== "shapes" && name !== "seemalloc")),
+      ["reader", "writer 1", "writer 2"],
+    ),
+  );
   await setFilter(page, "reader");
   await waitForTotal(page, liveBytes("reader", 400));
   await setFilter(page, "nobody");
@@ -60,20 +84,34 @@ test("the heap is shown by thread, and the address keeps which", { timeout: TEST
   await again.getByRole("link", { name: "pprof" }).click();
   await again.locator("#toptable tbody tr").first().waitFor();
   await eventually(() => assert.match(again.url(), /tf=thread/));
-  const rows = await again.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => [row.cells[5].textContent, row.cells[3].textContent]));
+  const rows = await again
+    .locator("#toptable tbody tr")
+    .evaluateAll((all) => all.map((row) => [row.cells[5].textContent, row.cells[3].textContent]));
   const filled = rows.find(([name]) => name.endsWith("holds"));
   assert.ok(filled && /^400(\.00)?kB$/.test(filled[1]), `pprof: ${rows.join("; ")}`);
   await closePage(again);
 });
 
-test("what the server cannot read is said and marked, and what it can is shown, whatever JavaScript makes of it", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("what the server cannot read is said and marked, and what it can is shown, whatever JavaScript makes of it", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "functions", kind: "threads" });
   await page.getByRole("row", { name: /holds/ }).waitFor();
   const whole = await page.locator(".total strong").textContent();
-  const marked = (want) => page.waitForFunction((value) => document.querySelector("input[list=thread-names]").getAttribute("aria-invalid") === value, want);
-  for (const [pattern, why] of [["(", "missing closing )"], ["(?=r)reader", "invalid or unsupported Perl syntax"]]) {
+  const marked = (want) =>
+    page.waitForFunction(
+      (value) => document.querySelector("input[list=thread-names]").getAttribute("aria-invalid") === value,
+      want,
+    );
+  for (const [pattern, why] of [
+    ["(", "missing closing )"],
+    ["(?=r)reader", "invalid or unsupported Perl syntax"],
+  ]) {
     await setFilter(page, pattern);
-    await page.getByRole("alert").filter({ hasText: `thread=${pattern}: expected a thread's id, or a regular expression: ${why}` }).waitFor();
+    await page
+      .getByRole("alert")
+      .filter({ hasText: `thread=${pattern}: expected a thread's id, or a regular expression: ${why}` })
+      .waitFor();
     await marked("true");
     assert.equal(await page.locator(".total strong").textContent(), whole, "what was there stays");
   }
@@ -109,12 +147,18 @@ test("a file and a report have the filter, too", { timeout: TEST_TIMEOUT_MS }, a
   execFileSync(tool, ["report", shapes.pid, "-o", html, "--for", "2s"]);
   const report = await openPage(pathToFileURL(html).href, { view: "functions", kind: "threads" });
   await report.getByRole("row", { name: /holds/ }).waitFor();
-  for (const [pattern, blocks] of [["^writer", 300], ["reader", 400]]) {
+  for (const [pattern, blocks] of [
+    ["^writer", 300],
+    ["reader", 400],
+  ]) {
     await setFilter(report, pattern);
     await waitForTotal(report, liveBytes(pattern, blocks));
   }
   await setFilter(report, "(?i)READER");
-  await report.getByRole("alert").filter({ hasText: "thread=(?i)READER: expected a regular expression, read as JavaScript does: " }).waitFor();
+  await report
+    .getByRole("alert")
+    .filter({ hasText: "thread=(?i)READER: expected a regular expression, read as JavaScript does: " })
+    .waitFor();
   await closePage(report);
   const heap = await openPage(pathToFileURL(html).href, { view: "functions" });
   await heap.getByRole("row", { name: /holds/ }).waitFor();
@@ -122,14 +166,20 @@ test("a file and a report have the filter, too", { timeout: TEST_TIMEOUT_MS }, a
   await closePage(heap);
   // The format used when there are more than 100 threads.
   const many = join(tempDir, "many.html");
-  writeFileSync(many, readFileSync(html, "utf8").replace(/(<script type="application\/json" id="report">)(.*?)(<\/script>)/s, (_, begin, data, end) => {
-    const report = JSON.parse(data);
-    for (const profile of Object.values(report.profiles)) {
-      delete profile.threads;
-      delete profile.row_threads;
-    }
-    return begin + JSON.stringify(report).replaceAll("<", "\\u003c") + end;
-  }));
+  writeFileSync(
+    many,
+    readFileSync(html, "utf8").replace(
+      /(<script type="application\/json" id="report">)(.*?)(<\/script>)/s,
+      (_, begin, data, end) => {
+        const report = JSON.parse(data);
+        for (const profile of Object.values(report.profiles)) {
+          delete profile.threads;
+          delete profile.row_threads;
+        }
+        return begin + JSON.stringify(report).replaceAll("<", "\\u003c") + end;
+      },
+    ),
+  );
   for (const kind of ["heap", "threads"]) {
     const page = await openPage(pathToFileURL(many).href, { view: "functions", kind });
     await page.getByRole("row", { name: /holds/ }).waitFor();

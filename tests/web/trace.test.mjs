@@ -4,16 +4,31 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, closePage, tearDown, openPage, serve, eventually, startBrowser, tool, sleep } from "./harness.mjs";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  eventually,
+  openPage,
+  serve,
+  sleep,
+  startBrowser,
+  TEST_TIMEOUT_MS,
+  tearDown,
+  tool,
+} from "./harness.mjs";
 import { controlCommand, startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
-before(async () => {
-  shapes = await startShapes("64K");
-  url = await serve(shapes.pid);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    shapes = await startShapes("64K");
+    url = await serve(shapes.pid);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
@@ -35,7 +50,10 @@ async function traceDuring(what) {
   await what();
   child.kill("SIGINT"); // it reads once more
   await new Promise((resolve) => child.on("close", resolve));
-  const all = text.trim().split("\n").map((line) => JSON.parse(line));
+  const all = text
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   return { summary: all.at(-1).summary, events: all.slice(0, -1) };
 }
 
@@ -46,26 +64,54 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: TES
   const { summary, events } = await traceDuring(() => shapes.runStep("h"));
   const want = summary.calls.filter((each) => each.reason === "huge");
   assert.ok(want.length > 0 && want.some((each) => each.bytes >= 200 << 20), JSON.stringify(want));
-  const row = (each) => trace.locator("table.totals tbody tr").filter({ hasText: each.reason }).filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
+  const row = (each) =>
+    trace
+      .locator("table.totals tbody tr")
+      .filter({ hasText: each.reason })
+      .filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
   for (const each of want) {
-    await eventually(async () => { // the page polls
-      const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
-      assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
+    await eventually(async () => {
+      // the page polls
+      const cells = await row(each)
+        .first()
+        .evaluate((one) => [...one.cells].map((cell) => cell.textContent));
+      assert.deepEqual(cells.slice(0, 5), [
+        each.call,
+        each.reason,
+        String(each.calls),
+        bytes(each.bytes),
+        String(each.refused),
+      ]);
     });
   }
   const mmap = want.find((each) => each.call === "mmap");
   await row(mmap).first().getByRole("button").click();
-  for (const [title, buckets] of [["Sizes", mmap.bytes_histogram], ["Durations", mmap.ns_histogram]]) {
+  for (const [title, buckets] of [
+    ["Sizes", mmap.bytes_histogram],
+    ["Durations", mmap.ns_histogram],
+  ]) {
     const table = trace.locator("table.histogram").filter({ hasText: `${title}: mmap, huge` });
     await table.waitFor();
-    assert.deepEqual(await table.locator("tbody tr").evaluateAll((rows) => rows.map((one) => Number(one.cells[2].textContent))), buckets.map((one) => one.count), title);
+    assert.deepEqual(
+      await table.locator("tbody tr").evaluateAll((rows) => rows.map((one) => Number(one.cells[2].textContent))),
+      buckets.map((one) => one.count),
+      title,
+    );
   }
   const known = events.filter((event) => event.call === "mmap" && event.reason === "huge");
-  await eventually(async () => assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind"));
+  await eventually(async () =>
+    assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind"),
+  );
   await trace.locator("table.events tbody tr").first().getByRole("button").click();
   const frames = await trace.locator("ol.stack li").allTextContents();
-  assert.ok(frames.some((frame) => frame.includes("takes_huge shapes.cc:")), frames.join());
-  assert.deepEqual(frames.map((frame) => frame.split(" ")[0]), known.at(-1).stack.map((frame) => frame.function.split(" ")[0]));
+  assert.ok(
+    frames.some((frame) => frame.includes("takes_huge shapes.cc:")),
+    frames.join(),
+  );
+  assert.deepEqual(
+    frames.map((frame) => frame.split(" ")[0]),
+    known.at(-1).stack.map((frame) => frame.function.split(" ")[0]),
+  );
   await checkAccessibility(page, "trace");
   await closePage(page);
 });
@@ -85,7 +131,14 @@ test("it is stopped, and the process records nothing any more", { timeout: TEST_
   await eventually(async () => {
     const last = Number(await controlCommand(shapes.pid, "trace start"));
     await controlCommand(shapes.pid, `trace stop ${last}`);
-    const answers = await Promise.all(Array.from({ length: last }, (_, i) => controlCommand(shapes.pid, `trace read ${i + 1}`).then(() => false, () => true)));
+    const answers = await Promise.all(
+      Array.from({ length: last }, (_, i) =>
+        controlCommand(shapes.pid, `trace read ${i + 1}`).then(
+          () => false,
+          () => true,
+        ),
+      ),
+    );
     assert.ok(answers.every(Boolean), "the trace goes on");
     await sleep(1000);
   });
@@ -94,6 +147,7 @@ test("it is stopped, and the process records nothing any more", { timeout: TEST_
   await trace.getByText(/Tracing for \d+ s/).waitFor();
   await shapes.runStep("h");
   await trace.locator("table.totals tbody tr").first().waitFor();
-  for (const word of ["lost", "reason", "place"]) assert.ok((await trace.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
+  for (const word of ["lost", "reason", "place"])
+    assert.ok((await trace.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
   await closePage(page);
 });

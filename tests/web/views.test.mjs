@@ -5,39 +5,79 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TEST_TIMEOUT_MS, checkAccessibility, bytes, diff, closePage, tearDown, tempDir, openPage, pprof, root, saveFile, serve, eventually, startBrowser, startLeak, takeProfile, tool, top } from "./harness.mjs";
+import {
+  bytes,
+  checkAccessibility,
+  closePage,
+  diff,
+  eventually,
+  openPage,
+  pprof,
+  root,
+  saveFile,
+  serve,
+  startBrowser,
+  startLeak,
+  TEST_TIMEOUT_MS,
+  takeProfile,
+  tearDown,
+  tempDir,
+  tool,
+  top,
+} from "./harness.mjs";
 
 const source = join(root, "demo/leak.cc");
 let leak, first, second, lifetimes, files;
 
-before(async () => {
-  leak = await startLeak();
-  const leaky = ["leaky_parser", "leaky_session"];
-  const held = (file, name) => top(file).functions.find((row) => row.name === name)?.cum ?? 0;
-  await eventually(() => {
-    first = takeProfile(leak.pid, "first.pb.gz");
-    for (const name of leaky) assert.ok(held(first, name) > 1 << 20, `${name} holds ${held(first, name)}`);
-  });
-  await eventually(() => {
-    second = takeProfile(leak.pid, "second.pb.gz");
-    for (const name of leaky) assert.ok(held(second, name) - held(first, name) > 2 << 20, `${name} has ${held(second, name)} after ${held(first, name)}`);
-  });
-  await eventually(() => { // blocks of more than one age
-    lifetimes = takeProfile(leak.pid, "lifetimes.pb.gz", "--kind", "lifetime");
-    const ages = new Set(JSON.parse(execFileSync(tool, ["top", lifetimes, "--json", "-n", "0"])).lifetimes.flatMap((row) => Object.keys(row.ages)));
-    assert.ok(ages.size >= 2, [...ages].join());
-  });
-  files = await serve(first, second);
-  await startBrowser();
-}, { timeout: TEST_TIMEOUT_MS });
+before(
+  async () => {
+    leak = await startLeak();
+    const leaky = ["leaky_parser", "leaky_session"];
+    const held = (file, name) => top(file).functions.find((row) => row.name === name)?.cum ?? 0;
+    await eventually(() => {
+      first = takeProfile(leak.pid, "first.pb.gz");
+      for (const name of leaky) assert.ok(held(first, name) > 1 << 20, `${name} holds ${held(first, name)}`);
+    });
+    await eventually(() => {
+      second = takeProfile(leak.pid, "second.pb.gz");
+      for (const name of leaky)
+        assert.ok(
+          held(second, name) - held(first, name) > 2 << 20,
+          `${name} has ${held(second, name)} after ${held(first, name)}`,
+        );
+    });
+    await eventually(() => {
+      // blocks of more than one age
+      lifetimes = takeProfile(leak.pid, "lifetimes.pb.gz", "--kind", "lifetime");
+      const ages = new Set(
+        JSON.parse(execFileSync(tool, ["top", lifetimes, "--json", "-n", "0"])).lifetimes.flatMap((row) =>
+          Object.keys(row.ages),
+        ),
+      );
+      assert.ok(ages.size >= 2, [...ages].join());
+    });
+    files = await serve(first, second);
+    await startBrowser();
+  },
+  { timeout: TEST_TIMEOUT_MS },
+);
 
 after(tearDown);
 
 /** Nodes and edges of `pprof -dot`, by name. */
 function pprofEdges(file) {
-  const text = pprof("-dot", "-sample_index=inuse_space", "-nodefraction=0", "-edgefraction=0", "-nodecount=1000", "-trim=false", file);
+  const text = pprof(
+    "-dot",
+    "-sample_index=inuse_space",
+    "-nodefraction=0",
+    "-edgefraction=0",
+    "-nodecount=1000",
+    "-trim=false",
+    file,
+  );
   const edges = new Map();
-  for (const [, from, to, value] of text.matchAll(/tooltip="([^"]+?) -> ([^"]+?) \((\d+)B\)"/g)) edges.set(`${from} → ${to}`, Number(value));
+  for (const [, from, to, value] of text.matchAll(/tooltip="([^"]+?) -> ([^"]+?) \((\d+)B\)"/g))
+    edges.set(`${from} → ${to}`, Number(value));
   return edges;
 }
 
@@ -47,18 +87,32 @@ test("the graph has the nodes of top and the edges of pprof", { timeout: TEST_TI
   const table = top(second);
   const holding = table.functions.filter((row) => row.cum > 0);
   await eventually(async () => {
-    const labels = await page.locator(".graph g[role=button]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("aria-label").replace(/ [\d.]+ %|100 %/g, "").trim()));
-    assert.deepEqual(labels.sort(), holding.map((row) => `${row.name}: itself ${bytes(row.flat)} of ${bytes(row.cum)}`).sort());
+    const labels = await page.locator(".graph g[role=button]").evaluateAll((nodes) =>
+      nodes.map((node) =>
+        node
+          .getAttribute("aria-label")
+          .replace(/ [\d.]+ %|100 %/g, "")
+          .trim(),
+      ),
+    );
+    assert.deepEqual(
+      labels.sort(),
+      holding.map((row) => `${row.name}: itself ${bytes(row.flat)} of ${bytes(row.cum)}`).sort(),
+    );
   });
   const edges = await page.locator(".graph .edge title").evaluateAll((all) => all.map((one) => one.textContent));
-  const reference = [...pprofEdges(second)].filter(([, value]) => value > 0).map(([calls, value]) => `${calls}: ${bytes(value)}`);
+  const reference = [...pprofEdges(second)]
+    .filter(([, value]) => value > 0)
+    .map(([calls, value]) => `${calls}: ${bytes(value)}`);
   assert.ok(reference.length > 5, `${reference.length} edges of pprof`);
   assert.deepEqual(edges.sort(), reference.sort());
   await checkAccessibility(page, "graph");
   await closePage(page);
 });
 
-test("the graph leaves out what is small, focuses by click, and is walked by keys", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the graph leaves out what is small, focuses by click, and is walked by keys", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(files, { view: "graph", at: 2 });
   const node = (name) => page.getByRole("button", { name: new RegExp(`^${name}: itself`) });
   await node("leaky_parser").waitFor();
@@ -74,7 +128,13 @@ test("the graph leaves out what is small, focuses by click, and is walked by key
   assert.equal(await page.getByLabel("focus").inputValue(), "^leaky_parser$");
   assert.equal(await node("leaky_parser").getAttribute("aria-pressed"), "true");
   const row = top(second).functions.find((one) => one.name === "leaky_parser");
-  await eventually(async () => assert.equal(await page.locator(".total strong").textContent(), bytes(row.cum), "the total is what goes through it"));
+  await eventually(async () =>
+    assert.equal(
+      await page.locator(".total strong").textContent(),
+      bytes(row.cum),
+      "the total is what goes through it",
+    ),
+  );
   await page.keyboard.press("Escape");
   await node("leaky_session").waitFor();
   await node("main").focus();
@@ -94,7 +154,11 @@ test("the graph is saved as SVG and PNG", { timeout: TEST_TIMEOUT_MS }, async ()
   assert.equal(svg.name, "seemalloc.graph.svg");
   const shown = await page.evaluate((text) => {
     const one = new DOMParser().parseFromString(text, "image/svg+xml");
-    return { error: one.querySelector("parsererror")?.textContent, boxes: one.querySelectorAll("g[role=button]").length, width: Number(one.documentElement.getAttribute("width")) };
+    return {
+      error: one.querySelector("parsererror")?.textContent,
+      boxes: one.querySelectorAll("g[role=button]").length,
+      width: Number(one.documentElement.getAttribute("width")),
+    };
   }, svg.data.toString());
   assert.equal(shown.error, undefined);
   assert.equal(shown.boxes, await page.locator(".graph g[role=button]").count());
@@ -108,7 +172,9 @@ test("the graph is saved as SVG and PNG", { timeout: TEST_TIMEOUT_MS }, async ()
 /** The lines of `pprof -list`: number → [flat, cum]. */
 function pprofLines(file, name, ...args) {
   const lines = {};
-  for (const [, flat, cum, number] of pprof("-sample_index=inuse_space", ...args, `-list=^${name}$`, file).matchAll(/^ *(\.|-?\d+B?) +(\.|-?\d+B?) +(\d+):/gm)) {
+  for (const [, flat, cum, number] of pprof("-sample_index=inuse_space", ...args, `-list=^${name}$`, file).matchAll(
+    /^ *(\.|-?\d+B?) +(\.|-?\d+B?) +(\d+):/gm,
+  )) {
     const value = (text) => (text === "." ? 0 : parseInt(text, 10));
     if (value(flat) || value(cum)) lines[number] = [value(flat), value(cum)];
   }
@@ -122,44 +188,82 @@ test("the source has the bytes of pprof -list on its lines", { timeout: TEST_TIM
     await page.getByLabel("function", { exact: true }).fill(name);
     await page.keyboard.press("Enter");
     await page.getByRole("table", { name: `Source of ${name}`, exact: true }).waitFor();
-    const reference = Object.entries(pprofLines(second, name)).map(([number, [flat, cum]]) => [flat ? bytes(flat) : "0 B", bytes(cum), number]);
+    const reference = Object.entries(pprofLines(second, name)).map(([number, [flat, cum]]) => [
+      flat ? bytes(flat) : "0 B",
+      bytes(cum),
+      number,
+    ]);
     assert.ok(reference.length > 0, name);
     const text = readFileSync(source, "utf8").split("\n");
-    await eventually(async () => { // the text appears after the figures
-      const rows = await page.locator("table.source tr.has-value").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
-      assert.deepEqual(rows.map((cells) => [cells[0] || "0 B", cells[1], cells[2]]), reference, name);
+    await eventually(async () => {
+      // the text appears after the figures
+      const rows = await page
+        .locator("table.source tr.has-value")
+        .evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+      assert.deepEqual(
+        rows.map((cells) => [cells[0] || "0 B", cells[1], cells[2]]),
+        reference,
+        name,
+      );
       for (const cells of rows) assert.equal(cells[3], text[cells[2] - 1]);
     });
   }
   await page.getByRole("button", { name: /^all \d+ lines of the file/ }).click();
-  await eventually(async () => assert.equal(await page.locator("table.source tbody tr").count(), readFileSync(source, "utf8").trimEnd().split("\n").length));
+  await eventually(async () =>
+    assert.equal(
+      await page.locator("table.source tbody tr").count(),
+      readFileSync(source, "utf8").trimEnd().split("\n").length,
+    ),
+  );
   await checkAccessibility(page, "source");
   await closePage(page);
 });
 
-test("source that is not here is said to be, and its lines still have their bytes", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("source that is not here is said to be, and its lines still have their bytes", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   // The same profile, with the file at another path.
   const { gunzipSync } = await import("node:zlib");
   const { writeFileSync } = await import("node:fs");
   const moved = `${second}.moved.pb`;
   const elsewhere = source.replace(/^./, "X"); // the same length: strings of a protobuf include their length
-  writeFileSync(moved, Buffer.from(gunzipSync(readFileSync(second)).toString("latin1").replaceAll(source, elsewhere), "latin1"));
+  writeFileSync(
+    moved,
+    Buffer.from(gunzipSync(readFileSync(second)).toString("latin1").replaceAll(source, elsewhere), "latin1"),
+  );
   const address = await serve("--source-path", tempDir, moved);
   const page = await openPage(address, { view: "source", function: "leaky_parser" });
   await page.getByText(/is not on this machine; .*--source-path/).waitFor();
   const lines = Object.keys(pprofLines(second, "leaky_parser"));
-  await eventually(async () => assert.deepEqual(await page.locator("table.source tr.has-value").evaluateAll((all) => all.map((row) => row.cells[2].textContent)), lines));
+  await eventually(async () =>
+    assert.deepEqual(
+      await page.locator("table.source tr.has-value").evaluateAll((all) => all.map((row) => row.cells[2].textContent)),
+      lines,
+    ),
+  );
   await checkAccessibility(page, "source that is not here"); // no column without a heading
   page.errors = page.errors.filter((text) => !/404/.test(text)); // the console reports the missing file
   await closePage(page);
-  const found = await openPage(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
+  const found = await openPage(
+    await serve(
+      "--source-path",
+      root,
+      "--trim-path",
+      elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length),
+      moved,
+    ),
+    { view: "source", function: "leaky_parser" },
+  );
   await found.getByText(`Read from ${source}`).waitFor();
   await closePage(found);
 });
 
 /** Opens pprof's pages; retries where the page was being redrawn and the click was lost. */
 async function toPprof(page) {
-  await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+  await page
+    .getByRole("row", { name: /leaky_session/ })
+    .first()
+    .waitFor();
   await eventually(async () => {
     if (!page.url().includes("/pprof/")) await page.getByRole("link", { name: "pprof" }).click({ timeout: 5_000 });
     assert.match(page.url(), /\/pprof\//);
@@ -171,15 +275,23 @@ test("pprof's pages have the same figures, load nothing, and lead back", { timeo
   const page = await openPage(files, { view: "functions", at: 2 });
   await toPprof(page);
   await eventually(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
-  const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
+  const rows = await page
+    .locator("#toptable tbody tr")
+    .evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   const { functions, total } = top(second);
   const own = functions.filter((row) => row.flat > 0.005 * total).map((row) => row.name); // smaller ones are left out
   assert.deepEqual(rows.slice(0, own.length), own);
   const disassembly = spawnSync("objdump", ["--version"]).status === 0;
-  for (const [name, want] of [["flamegraph", /leaky_session/], ["peek?f=leaky_parser", /filled/], ["source?f=leaky_parser", /kept\.push_back/], ["disasm?f=leaky_parser", disassembly ? /call/ : /leaky_parser|disassembl/]]) {
+  for (const [name, want] of [
+    ["flamegraph", /leaky_session/],
+    ["peek?f=leaky_parser", /filled/],
+    ["source?f=leaky_parser", /kept\.push_back/],
+    ["disasm?f=leaky_parser", disassembly ? /call/ : /leaky_parser|disassembl/],
+  ]) {
     await page.goto(`${files}pprof/2/${name}`);
     await page.locator("#content, #stack-chart").first().waitFor();
-    if (name === "flamegraph") await page.waitForFunction(() => document.querySelectorAll("#stack-chart .boxtext").length > 0);
+    if (name === "flamegraph")
+      await page.waitForFunction(() => document.querySelectorAll("#stack-chart .boxtext").length > 0);
     assert.match(await page.locator("#content, #stack-chart").first().innerText(), want, name);
   }
   await page.goto(`${files}pprof/2/source?f=leaky_parser`);
@@ -211,7 +323,9 @@ test("filters and the change go with the way to pprof", { timeout: TEST_TIMEOUT_
   const page = await openPage(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
   await toPprof(page);
   await eventually(() => assert.match(page.url(), /\/pprof\/2-1\/top/));
-  const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
+  const rows = await page
+    .locator("#toptable tbody tr")
+    .evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   assert.ok(rows.includes("leaky_session") && !rows.includes("leaky_parser"), rows.join());
   await closePage(page);
 });
@@ -222,25 +336,56 @@ test("the changes are those of seemalloc diff, by stack and in all", { timeout: 
   await page.getByLabel("compared with").selectOption("1");
   await page.getByRole("table", { name: "Stacks" }).waitFor();
   const reference = diff(first, second);
-  const read = () => page.getByRole("table", { name: "Stacks" }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => {
-    const [change, before, after, what, stack] = [...row.cells];
-    return { change: change.textContent, before: before.textContent, after: after.textContent, what: what.textContent, stack: stack.querySelector("span").title };
-  }));
+  const read = () =>
+    page
+      .getByRole("table", { name: "Stacks" })
+      .locator("tbody tr")
+      .evaluateAll((rows) =>
+        rows.map((row) => {
+          const [change, before, after, what, stack] = [...row.cells];
+          return {
+            change: change.textContent,
+            before: before.textContent,
+            after: after.textContent,
+            what: what.textContent,
+            stack: stack.querySelector("span").title,
+          };
+        }),
+      );
   const named = (one) => (one.before === 0 ? "new" : one.after === 0 ? "gone" : one.change > 0 ? "grown" : "shrunk");
-  const wanted = reference.stacks.filter((one) => one.change !== 0).map((one) => ({
-    change: bytes(one.change, true), before: bytes(one.before), after: bytes(one.after), what: named(one), stack: one.stack.join("\n"),
-  }));
+  const wanted = reference.stacks
+    .filter((one) => one.change !== 0)
+    .map((one) => ({
+      change: bytes(one.change, true),
+      before: bytes(one.before),
+      after: bytes(one.after),
+      what: named(one),
+      stack: one.stack.join("\n"),
+    }));
   assert.ok(wanted.length >= 2, `${wanted.length} stacks changed`);
   const order = (rows) => [...rows].sort((a, b) => (a.stack < b.stack ? -1 : 1));
   await eventually(async () => assert.deepEqual(order(await read()), order(wanted)));
-  const totals = await page.getByRole("table", { name: "Totals" }).locator("tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const totals = await page
+    .getByRole("table", { name: "Totals" })
+    .locator("tr")
+    .evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
   assert.equal(totals[0][1], bytes(reference.total.before));
   assert.equal(totals.at(-1)[1], bytes(reference.total.after));
   assert.equal(totals.at(-1)[3], `${bytes(reference.total.change, true)} in all`);
   for (const what of ["new", "grown", "shrunk", "gone"]) {
     const of = reference.stacks.filter((one) => one.change !== 0 && named(one) === what);
     const row = totals.find((cells) => cells[0] === what);
-    assert.deepEqual([row[1], parseInt(row[3], 10)], [bytes(of.reduce((sum, one) => sum + one.change, 0), true), of.length], what);
+    assert.deepEqual(
+      [row[1], parseInt(row[3], 10)],
+      [
+        bytes(
+          of.reduce((sum, one) => sum + one.change, 0),
+          true,
+        ),
+        of.length,
+      ],
+      what,
+    );
   }
   await page.getByRole("button", { name: "grown" }).click();
   await eventually(() => assert.match(page.url(), /what=grown/));
@@ -257,11 +402,17 @@ async function titles(page, svg) {
   return page.evaluate((text) => {
     const one = new DOMParser().parseFromString(text, "image/svg+xml");
     if (one.querySelector("parsererror")) throw new Error(one.querySelector("parsererror").textContent);
-    return [...one.querySelectorAll("g")].map((g) => [g.querySelector("title").textContent, g.querySelector("rect").getAttribute("fill"), Number(g.querySelector("rect").getAttribute("y"))]);
+    return [...one.querySelectorAll("g")].map((g) => [
+      g.querySelector("title").textContent,
+      g.querySelector("rect").getAttribute("fill"),
+      Number(g.querySelector("rect").getAttribute("y")),
+    ]);
   }, svg.data.toString());
 }
 
-test("the flame graph is saved with the figures of top, by module or by change, either way up", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the flame graph is saved with the figures of top, by module or by change, either way up", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(files, { view: "flame", at: 2 });
   const drawn = () => page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
   await drawn();
@@ -271,7 +422,10 @@ test("the flame graph is saved with the figures of top, by module or by change, 
   const rows = new Map(top(second).functions.map((row) => [row.name, row]));
   const boxes = await titles(page, plain);
   for (const name of ["main", "leaky_parser", "leaky_session"]) {
-    assert.ok(boxes.some(([title]) => title.startsWith(`${name}: ${bytes(rows.get(name).cum)},`)), `${name} in ${boxes.map(([title]) => title)}`);
+    assert.ok(
+      boxes.some(([title]) => title.startsWith(`${name}: ${bytes(rows.get(name).cum)},`)),
+      `${name} in ${boxes.map(([title]) => title)}`,
+    );
   }
   assert.equal(await page.getByLabel("colour by").count(), 0, "nothing to compare with");
   const png = await saveFile(page, () => page.getByRole("button", { name: "PNG" }).click());
@@ -295,15 +449,26 @@ test("the flame graph is saved with the figures of top, by module or by change, 
   await page.getByText("grown").waitFor({ state: "detached" });
   await eventually(async () => {
     const byModule = await titles(page, await save());
-    assert.deepEqual(byModule.map(([title]) => title), byChange.map(([title]) => title));
-    assert.notDeepEqual(byModule.map(([, fill]) => fill), byChange.map(([, fill]) => fill));
+    assert.deepEqual(
+      byModule.map(([title]) => title),
+      byChange.map(([title]) => title),
+    );
+    assert.notDeepEqual(
+      byModule.map(([, fill]) => fill),
+      byChange.map(([, fill]) => fill),
+    );
   });
   await closePage(page);
 });
 
 test("bytes and objects, in use and allocated, are those of top", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "flame", at: 2 });
-  for (const [type, by, unit] of [["inuse_space", "inuse", "bytes"], ["inuse_objects", "inuse", "objects"], ["alloc_space", "alloc", "bytes"], ["alloc_objects", "alloc", "objects"]]) {
+  for (const [type, by, unit] of [
+    ["inuse_space", "inuse", "bytes"],
+    ["inuse_objects", "inuse", "objects"],
+    ["alloc_space", "alloc", "bytes"],
+    ["alloc_objects", "alloc", "objects"],
+  ]) {
     const { total } = top(second, "--by", by, "--unit", unit);
     await page.getByLabel(/^shows /).selectOption(type);
     const text = unit === "bytes" ? bytes(total) : total.toLocaleString("en");
@@ -320,7 +485,8 @@ function focused(file, type, tag) {
   return rows.reduce((sum, [, flat]) => sum + Number(flat), 0);
 }
 
-const total = (page, want) => page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, want);
+const total = (page, want) =>
+  page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, want);
 
 test("sizes choose what pprof's tagfocus does, and stand in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
@@ -359,8 +525,15 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
 test("how long blocks lived, and who freed them, where the profile has it", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(await serve(lifetimes), { view: "functions", type: "freed_space" });
   // The list is empty until the first profile has arrived.
-  await page.getByLabel("lived").locator("option").filter({ hasText: /^alive$/ }).waitFor({ state: "attached" });
-  const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
+  await page
+    .getByLabel("lived")
+    .locator("option")
+    .filter({ hasText: /^alive$/ })
+    .waitFor({ state: "attached" });
+  const options = await page
+    .getByLabel("lived")
+    .locator("option")
+    .evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
   assert.ok(options.includes("alive") && options.length >= 3, options.join());
   for (const value of options.filter((one) => one !== "alive")) {
     await page.getByLabel("lived").selectOption(value);
@@ -383,20 +556,31 @@ test("a window of time, of a process", { timeout: TEST_TIMEOUT_MS }, async () =>
   await page.getByLabel("over").selectOption("2");
   await page.getByText("Profile details").click();
   await page.getByText(/window: changes over ([2-9]|[1-9]\d)\.\d ?s/).waitFor();
-  const allocated = async (more) => (await (await fetch(`${live}api/profile?kind=allocs${more}`)).json()).values.reduce((sum, values) => sum + values.at(-1), 0);
-  await eventually(async () => { // the program may hardly have run meanwhile
+  const allocated = async (more) =>
+    (await (await fetch(`${live}api/profile?kind=allocs${more}`)).json()).values.reduce(
+      (sum, values) => sum + values.at(-1),
+      0,
+    );
+  await eventually(async () => {
+    // the program may hardly have run meanwhile
     const window = await allocated("&seconds=2");
     assert.ok(window > 1 << 20, `${window} of ${await allocated("")}`);
     assert.ok(window < (await allocated("")));
   });
-  for (const kind of ["peak", "lifetime"]) assert.match(await (await fetch(`${live}api/profile?kind=${kind}&seconds=2`)).text(), /cannot be limited to a time window/);
+  for (const kind of ["peak", "lifetime"])
+    assert.match(
+      await (await fetch(`${live}api/profile?kind=${kind}&seconds=2`)).text(),
+      /cannot be limited to a time window/,
+    );
   await page.getByRole("combobox", { name: /^profile/ }).selectOption("lifetime");
   await page.getByLabel("lived").waitFor();
   assert.equal(await page.getByLabel("over", { exact: true }).count(), 0);
   await page.context().close();
 });
 
-test("what is asked for once while the tab is hidden is there when it is seen", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("what is asked for once while the tab is hidden is there when it is seen", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
   await page.locator(".total").waitFor();
   const sum = () => page.locator(".total").textContent();
@@ -476,7 +660,10 @@ test("the tree is walked by arrows, to its leaves too", async () => {
   await page.keyboard.press("ArrowUp");
   assert.equal(await focused(), "true");
   // A link shows the same branches.
-  const leak = tree.getByRole("treeitem").filter({ hasText: /leaky_parser/ }).last();
+  const leak = tree
+    .getByRole("treeitem")
+    .filter({ hasText: /leaky_parser/ })
+    .last();
   if ((await leak.getAttribute("aria-expanded")) === "false") await leak.locator(".branch").first().click();
   const names = () => tree.locator(".branch").allTextContents();
   const opened = await eventually(async () => {
@@ -486,11 +673,15 @@ test("the tree is walked by arrows, to its leaves too", async () => {
   });
   const link = await openPage(page.url());
   await link.getByRole("tree").waitFor();
-  await eventually(async () => assert.deepEqual(await link.getByRole("tree").locator(".branch").allTextContents(), opened));
+  await eventually(async () =>
+    assert.deepEqual(await link.getByRole("tree").locator(".branch").allTextContents(), opened),
+  );
   await link.getByRole("button", { name: "Flame graph" }).click();
   await link.getByRole("button", { name: "Tree", exact: true }).click();
   await link.getByRole("tree").waitFor();
-  await eventually(async () => assert.equal(await link.getByRole("treeitem").count(), opened.length, "and when one comes back to it"));
+  await eventually(async () =>
+    assert.equal(await link.getByRole("treeitem").count(), opened.length, "and when one comes back to it"),
+  );
   await closePage(link);
   await page.keyboard.press("Home");
   await page.keyboard.press("Enter");

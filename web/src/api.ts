@@ -1,7 +1,24 @@
 // The requests to the server (tool/web/server.go). Paths are relative, because the page is below
 // its token. In a report (tool/web/report.go) there is no server: the answers are in the page.
-import type { CPU, Choices, Diagnosis, Lifetimes, MapParts, MapSums, Moment, Point, Request, Setting, Source, Stacks, State, Stats, Suspect, Traced } from "./answers.ts";
-import { type ReportData, ReportAnswers } from "./model/reportanswers.ts";
+import type {
+  Choices,
+  CPU,
+  Diagnosis,
+  Lifetimes,
+  MapParts,
+  MapSums,
+  Moment,
+  Point,
+  Request,
+  Setting,
+  Source,
+  Stacks,
+  State,
+  Stats,
+  Suspect,
+  Traced,
+} from "./answers.ts";
+import { ReportAnswers, type ReportData } from "./model/reportanswers.ts";
 
 async function responseText(response: Response): Promise<string> {
   const text = await response.text();
@@ -46,7 +63,15 @@ async function get<T>(request: string): Promise<T> {
 }
 
 async function post<T>(endpoint: string, body: unknown = {}): Promise<T> {
-  return JSON.parse(await responseText(await fetch("api/" + endpoint, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }))) as T;
+  return JSON.parse(
+    await responseText(
+      await fetch("api/" + endpoint, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(body),
+      }),
+    ),
+  ) as T;
 }
 
 /** A time range of a folder; 0 is no limit. */
@@ -63,7 +88,8 @@ export const api = {
   stacks: (kind: string, at: number, base?: number, rows = "") =>
     get<Stacks>(`profile?kind=${kind}&at=${at}${base === undefined ? "" : `&base=${base}`}${rows}`),
   source: (file: string) => get<Source>(`source?file=${encodeURIComponent(file)}`),
-  suspects: (last: number, from = 0, until = 0, filters = "") => get<Suspect[]>((from || until ? `suspects?${timeRange(from, until)}` : `suspects?last=${last}`) + filters),
+  suspects: (last: number, from = 0, until = 0, filters = "") =>
+    get<Suspect[]>((from || until ? `suspects?${timeRange(from, until)}` : `suspects?last=${last}`) + filters),
   stats: () => get<Stats>("stats"),
   choices: () => get<Choices>("choices"),
   requests: () => get<Request[]>("requests"),

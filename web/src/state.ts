@@ -40,9 +40,40 @@ export interface ViewState {
 }
 
 export const DEFAULT_STATE: ViewState = {
-  view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
-  inverted: false, folded: "", nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", lived: "", by: "", last: 0, zoom: "", open: "",
+  view: "overview",
+  kind: "heap",
+  at: 0,
+  base: -1,
+  from: 0,
+  until: 0,
+  type: "",
+  focus: "",
+  ignore: "",
+  hide: "",
+  module: "",
+  search: "",
+  function: "",
+  inverted: false,
+  folded: "",
+  nodes: 0.5,
+  edges: 0.1,
+  most: 80,
+  what: "",
+  flames: false,
+  colour: "",
+  sizeFrom: "",
+  sizeTo: "",
+  labels: "",
+  thread: "",
+  seconds: 0,
+  region: "",
+  paint: "",
+  sort: "",
+  lived: "",
+  by: "",
+  last: 0,
+  zoom: "",
+  open: "",
 };
 
 export function parseState(hash: string): ViewState {
@@ -92,7 +123,11 @@ export function useViewState(): [ViewState, Change] {
  * Repeats the request every `every` ms (again: nothing else has changed), and immediately when a dependency
  * changes. A hidden page sends it when it becomes visible.
  */
-export function useRequest<T>(send: (isRepeat: boolean) => Promise<T>, intervalMs: number, dependencies: unknown[]): { value: T | null; problem: string } {
+export function useRequest<T>(
+  send: (isRepeat: boolean) => Promise<T>,
+  intervalMs: number,
+  dependencies: unknown[],
+): { value: T | null; problem: string } {
   const [value, setValue] = useState<T | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {

@@ -1,8 +1,8 @@
 // Requests the data of a view from the worker, repeatedly while the process runs.
 import { api, isReport } from "./api.ts";
-import { type ViewResult, type ViewRequest, computeView } from "./viewdata.ts";
 import { useRequest } from "./state.ts";
-import type { WorkerResponse, WorkerRequest } from "./worker.ts";
+import { computeView, type ViewRequest, type ViewResult } from "./viewdata.ts";
+import type { WorkerRequest, WorkerResponse } from "./worker.ts";
 
 const POLL_INTERVAL_MS = 5000; // ms
 
@@ -36,5 +36,9 @@ async function request(viewRequest: ViewRequest, age: number): Promise<ViewResul
 /** The latest data for a question. While new data is computed, the previous data is returned. */
 export function useViewData(viewRequest: ViewRequest | null): { value: ViewResult | null; problem: string } {
   const isLive = !!viewRequest?.isLive;
-  return useRequest<ViewResult | null>(async (isRepeat) => viewRequest && request(viewRequest, isRepeat ? 0 : isLive ? POLL_INTERVAL_MS : Infinity), isLive ? POLL_INTERVAL_MS : 0, [JSON.stringify(viewRequest)]);
+  return useRequest<ViewResult | null>(
+    async (isRepeat) => viewRequest && request(viewRequest, isRepeat ? 0 : isLive ? POLL_INTERVAL_MS : Infinity),
+    isLive ? POLL_INTERVAL_MS : 0,
+    [JSON.stringify(viewRequest)],
+  );
 }

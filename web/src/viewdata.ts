@@ -3,11 +3,27 @@
 // that it caches the last graph layout.
 import type { Labels, SampleType, Stacks } from "./answers.ts";
 import { type GraphLayout, layout, layoutKey } from "./draw/graph.ts";
-import { type StackChange, type Changes, type ChangeType, compareStacks } from "./model/changes.ts";
+import { type Changes, type ChangeType, compareStacks, type StackChange } from "./model/changes.ts";
 import { type FreeingCoverage, freeingCoverage } from "./model/deaths.ts";
-import { type Graph, callGraph } from "./model/graph.ts";
-import { type FileLines, valuesByLine, functionsWithLines } from "./model/source.ts";
-import { type FunctionMemory, type SelectedStack, type SortedStacks, type FunctionRow, type TreeOptions, splitAt, callersOfHolder, memoryHolders, acceptsAll, selectStacks, searchMatches, sortStacks, compilePattern, functionTable, sumStacks } from "./model/stacks.ts";
+import { callGraph, type Graph } from "./model/graph.ts";
+import { type FileLines, functionsWithLines, valuesByLine } from "./model/source.ts";
+import {
+  acceptsAll,
+  callersOfHolder,
+  compilePattern,
+  type FunctionMemory,
+  type FunctionRow,
+  functionTable,
+  memoryHolders,
+  type SelectedStack,
+  type SortedStacks,
+  searchMatches,
+  selectStacks,
+  sortStacks,
+  splitAt,
+  sumStacks,
+  type TreeOptions,
+} from "./model/stacks.ts";
 import { type Column, parseSort, sortRows } from "./model/table.ts";
 import type { ViewState } from "./state.ts";
 
@@ -44,7 +60,11 @@ export interface ViewRequest {
   shown: Partial<ViewState>;
 }
 
-export function viewRequest(shown: ViewState, view: string, profile: Pick<ViewRequest, "kind" | "at" | "base" | "rows" | "isLive" | "runNumber">): ViewRequest {
+export function viewRequest(
+  shown: ViewState,
+  view: string,
+  profile: Pick<ViewRequest, "kind" | "at" | "base" | "rows" | "isLive" | "runNumber">,
+): ViewRequest {
   const settings: Record<string, unknown> = {};
   for (const name of [...FILTER_SETTINGS, ...(VIEW_SETTINGS[view as ViewName] ?? [])]) settings[name] = shown[name];
   return { ...profile, view, shown: settings as Partial<ViewState> };
@@ -90,7 +110,12 @@ export interface ViewResult {
   data: ViewData[ViewName];
 }
 
-type Builder<V extends ViewName> = (stacks: Stacks, all: SelectedStack[], shown: ViewState, total: { weight: number }) => ViewData[V];
+type Builder<V extends ViewName> = (
+  stacks: Stacks,
+  all: SelectedStack[],
+  shown: ViewState,
+  total: { weight: number },
+) => ViewData[V];
 
 let lastLayout: { shape: string; picture: GraphLayout } | null = null; // the picture is reused while the shape stays the same
 
@@ -105,7 +130,11 @@ function flameData(stacks: Stacks, all: SelectedStack[], shape: TreeOptions, sea
 }
 
 const BUILDERS: { [V in ViewName]: Builder<V> } = {
-  overview: (stacks, all) => ({ topHolders: memoryHolders(stacks, all).slice(0, MAX_HOLDERS).map((row) => ({ ...row, callers: callersOfHolder(stacks, all, row.name).slice(0, 3) })) }),
+  overview: (stacks, all) => ({
+    topHolders: memoryHolders(stacks, all)
+      .slice(0, MAX_HOLDERS)
+      .map((row) => ({ ...row, callers: callersOfHolder(stacks, all, row.name).slice(0, 3) })),
+  }),
   flame: (stacks, all, shown) => flameData(stacks, all, shown, shown.search),
   tree: (stacks, all, shown) => ({ tree: sortStacks(stacks, all, shown) }),
   functions: (stacks, all, shown) => {
@@ -119,11 +148,16 @@ const BUILDERS: { [V in ViewName]: Builder<V> } = {
     return { graph: one, picture: cachedLayout(one) };
   },
   callers: (stacks, all, shown) => {
-    const names = functionTable(stacks, all).sort((a, b) => b.cum - a.cum).slice(0, MAX_NAMES).map((row) => row.name);
+    const names = functionTable(stacks, all)
+      .sort((a, b) => b.cum - a.cum)
+      .slice(0, MAX_NAMES)
+      .map((row) => row.name);
     const { callers, callees } = splitAt(stacks, all, shown.function);
     const found = callers.length > 0;
     return {
-      name: shown.function, names, value: sumStacks(callers).value,
+      name: shown.function,
+      names,
+      value: sumStacks(callers).value,
       callers: found ? flameData(stacks, callers, { folded: shown.folded, inverted: true }, shown.search) : null,
       callees: found ? flameData(stacks, callees, { folded: shown.folded }, shown.search) : null,
     };
@@ -136,8 +170,17 @@ const BUILDERS: { [V in ViewName]: Builder<V> } = {
   changes: (stacks, all, shown) => {
     const { rows, ...totals } = compareStacks(stacks, all);
     const search = compilePattern(shown.search);
-    const chosen = stacks.base ? rows.filter((row) => (!shown.what || row.type === shown.what) && (!search || row.stack.some((name) => search.test(name)))) : [];
-    return { totals, rows: chosen.slice(0, MAX_ROWS), omitted: Math.max(0, chosen.length - MAX_ROWS), type: shown.what as "" | ChangeType };
+    const chosen = stacks.base
+      ? rows.filter(
+          (row) => (!shown.what || row.type === shown.what) && (!search || row.stack.some((name) => search.test(name))),
+        )
+      : [];
+    return {
+      totals,
+      rows: chosen.slice(0, MAX_ROWS),
+      omitted: Math.max(0, chosen.length - MAX_ROWS),
+      type: shown.what as "" | ChangeType,
+    };
   },
 };
 
@@ -149,8 +192,17 @@ export function computeView(stacks: Stacks, { kind, view, shown: settings }: Vie
   // The error of the total. The error of a part is unknown here.
   const errorOf = (errors: (number | null)[] | undefined) => (errors && acceptsAll(shown) ? errors[type]! : 0);
   const about: ProfileInfo = {
-    types: stacks.types, type, unit: stacks.types[type]?.unit ?? "bytes", t: stacks.t, isComparison: stacks.base !== undefined, stacks: stacks.stacks.length, comments: stacks.comments ?? [],
-    error: errorOf(stacks.errors), baseError: errorOf(stacks.base_errors), labels: stacks.labels, total,
+    types: stacks.types,
+    type,
+    unit: stacks.types[type]?.unit ?? "bytes",
+    t: stacks.t,
+    isComparison: stacks.base !== undefined,
+    stacks: stacks.stacks.length,
+    comments: stacks.comments ?? [],
+    error: errorOf(stacks.errors),
+    baseError: errorOf(stacks.base_errors),
+    labels: stacks.labels,
+    total,
     modules: [...new Set(stacks.frames.map((frame) => frame.m ?? ""))].filter(Boolean).sort(),
     ...(kind === "deaths" ? { freed: freeingCoverage(stacks, selected) } : {}),
   };
@@ -162,6 +214,20 @@ export function computeView(stacks: Stacks, { kind, view, shown: settings }: Vie
 export function transferables({ data }: ViewResult): ArrayBuffer[] {
   const { tree, callers, callees } = data as Partial<ViewData["flame"] & ViewData["callers"]>;
   const trees = [tree, callers?.tree, callees?.tree].filter((one) => !!one);
-  return trees.flatMap((tree) => [tree.begins, tree.frames, tree.nameOf, tree.names.ends, tree.moduleOf, tree.modules.ends, tree.fileOf, tree.files.ends, tree.order, tree.values, tree.weights, tree.bases]
-    .map((array) => array.buffer as ArrayBuffer));
+  return trees.flatMap((tree) =>
+    [
+      tree.begins,
+      tree.frames,
+      tree.nameOf,
+      tree.names.ends,
+      tree.moduleOf,
+      tree.modules.ends,
+      tree.fileOf,
+      tree.files.ends,
+      tree.order,
+      tree.values,
+      tree.weights,
+      tree.bases,
+    ].map((array) => array.buffer as ArrayBuffer),
+  );
 }

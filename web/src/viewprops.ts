@@ -1,5 +1,5 @@
-import type { ProfileInfo, ViewData } from "./viewdata.ts";
 import type { Change, ViewState } from "./state.ts";
+import type { ProfileInfo, ViewData } from "./viewdata.ts";
 
 /** The properties of each view of a profile. */
 export interface ViewProps<V extends keyof ViewData = keyof ViewData> {

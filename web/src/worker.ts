@@ -2,7 +2,7 @@
 // useviewdata.ts.
 import type { Stacks } from "./answers.ts";
 import { api } from "./api.ts";
-import { type ViewResult, type ViewRequest, transferables, computeView } from "./viewdata.ts";
+import { computeView, transferables, type ViewRequest, type ViewResult } from "./viewdata.ts";
 
 export interface WorkerRequest {
   id: number;

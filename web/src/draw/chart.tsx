@@ -2,9 +2,9 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { timeTicks } from "../model/format.ts";
+import { queueFrame } from "./framequeue.ts";
 import { SavePicture } from "./picture.tsx";
 import { snapshot } from "./snapshot.ts";
-import { queueFrame } from "./framequeue.ts";
 
 export interface Line {
   label: string;
@@ -50,8 +50,19 @@ function options(props: Props, width: number): uPlot.Options {
     cursor: { drag: { x: true, y: false } },
     hooks: { setScale: [(chart, scale) => scale === "x" && props.onZoom?.(zoomRange(chart))] },
     axes: [
-      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, space: 70, values: (_, ticks, __, ___, step) => timeTicks(ticks, step) },
-      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), incrs: props.bytes ? POWERS : WHOLE },
+      {
+        stroke: ink,
+        grid: { stroke: dark ? "#333" : "#eee" },
+        space: 70,
+        values: (_, ticks, __, ___, step) => timeTicks(ticks, step),
+      },
+      {
+        stroke: ink,
+        grid: { stroke: dark ? "#333" : "#eee" },
+        size: 76,
+        values: (_, ticks) => ticks.map(format),
+        incrs: props.bytes ? POWERS : WHOLE,
+      },
     ],
     scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1) * 1.05] } },
     series: [
@@ -76,7 +87,9 @@ function options(props: Props, width: number): uPlot.Options {
 function zoomRange(chart: uPlot): { from: number; to: number } | null {
   const seconds = chart.data[0];
   const { min, max } = chart.scales.x!;
-  return min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!) ? { from: min, to: max } : null;
+  return min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!)
+    ? { from: min, to: max }
+    : null;
 }
 
 function data(props: Props): uPlot.AlignedData {
@@ -109,19 +122,32 @@ export function Chart(props: Props) {
     };
   }, []);
   // The charts of a page are drawn one after the other: all at once, with 6,000 points each, they would block the page.
-  useEffect(() => queueFrame(() => {
-    // The legend's functions refer to the lines, so they are replaced together with them.
-    const plot = chart.current;
-    if (!plot) return;
-    for (const [i, series] of options(props, plot.width).series.entries()) if (i > 0) Object.assign(plot.series[i]!, { value: series.value });
-    const zoomed = zoomRange(plot) !== null;
-    plot.setData(data(props), !zoomed);
-    if (zoomed) plot.redraw();
-  }));
-  const last = props.lines.map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`).join(", ");
+  useEffect(() =>
+    queueFrame(() => {
+      // The legend's functions refer to the lines, so they are replaced together with them.
+      const plot = chart.current;
+      if (!plot) return;
+      for (const [i, series] of options(props, plot.width).series.entries())
+        if (i > 0) Object.assign(plot.series[i]!, { value: series.value });
+      const zoomed = zoomRange(plot) !== null;
+      plot.setData(data(props), !zoomed);
+      if (zoomed) plot.redraw();
+    }),
+  );
+  const last = props.lines
+    .map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`)
+    .join(", ");
   return (
     <figure class="chart">
-      <figcaption><span>{props.caption ?? props.title}</span> <SavePicture name={`seemalloc.${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`} of={props.title} pixels draw={() => snapshot(container.current!.parentElement!)} /></figcaption>
+      <figcaption>
+        <span>{props.caption ?? props.title}</span>{" "}
+        <SavePicture
+          name={`seemalloc.${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`}
+          of={props.title}
+          pixels
+          draw={() => snapshot(container.current!.parentElement!)}
+        />
+      </figcaption>
       <div ref={container} role="img" aria-label={`${props.title}: now ${last}`} />
     </figure>
   );

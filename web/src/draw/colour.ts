@@ -19,7 +19,9 @@ export function changeColour(now: number, before: number, dark: boolean): string
   const change = now - before;
   const share = Math.min(1, Math.abs(change) / Math.max(1, now, before));
   const hue = change >= 0 ? 8 : 212;
-  return dark ? `hsl(${hue} ${Math.round(share * 70)}% 34%)` : `hsl(${hue} ${Math.round(share * 85)}% ${90 - share * 22}%)`;
+  return dark
+    ? `hsl(${hue} ${Math.round(share * 70)}% 34%)`
+    : `hsl(${hue} ${Math.round(share * 85)}% ${90 - share * 22}%)`;
 }
 
 /**
@@ -28,5 +30,7 @@ export function changeColour(now: number, before: number, dark: boolean): string
  */
 export function shareColour(share: number, dark: boolean): string {
   const strength = Math.sqrt(Math.min(1, Math.max(0, share)));
-  return dark ? `hsl(14 ${Math.round(strength * 60)}% ${24 + Math.round(strength * 8)}%)` : `hsl(14 ${Math.round(20 + strength * 70)}% ${96 - Math.round(strength * 24)}%)`;
+  return dark
+    ? `hsl(14 ${Math.round(strength * 60)}% ${24 + Math.round(strength * 8)}%)`
+    : `hsl(14 ${Math.round(20 + strength * 70)}% ${96 - Math.round(strength * 24)}%)`;
 }

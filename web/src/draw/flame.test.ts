@@ -1,11 +1,22 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Node } from "../model/stacks.ts";
-import { type FlameStyle, boxAt, layout, modulesOf, svgOf } from "./flame.ts";
+import { boxAt, type FlameStyle, layout, modulesOf, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
-  const one: Node = { name, module: "", file: "", self, total, weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0), base, depth: 0, parent: null, children };
+  const one: Node = {
+    name,
+    module: "",
+    file: "",
+    self,
+    total,
+    weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0),
+    base,
+    depth: 0,
+    parent: null,
+    children,
+  };
   for (const child of children) child.parent = one;
   return one;
 }
@@ -15,8 +26,15 @@ test("boxes lie inside of their caller's, by their share", () => {
   const root = node("all", 100, 0, [node("a", 50, 0), b]);
   const { boxes, rows } = layout(root, 1000, false);
   assert.equal(rows, 3);
-  assert.deepEqual(boxes.map((box) => [box.node.name, box.x, box.y, box.width]),
-    [["all", 0, 0, 1000], ["a", 0, 1, 500], ["b", 500, 1, 300], ["c", 500, 2, 100]]);
+  assert.deepEqual(
+    boxes.map((box) => [box.node.name, box.x, box.y, box.width]),
+    [
+      ["all", 0, 0, 1000],
+      ["a", 0, 1, 500],
+      ["b", 500, 1, 300],
+      ["c", 500, 2, 100],
+    ],
+  );
   assert.equal(boxAt(boxes, rows, false, 650, 25)?.node.name, "b");
   assert.equal(boxAt(boxes, rows, false, 900, 25), null);
   assert.equal(boxAt(boxes, rows, true, 650, 25)?.node.name, "b", "the middle row of three is the same upside down");
@@ -26,7 +44,13 @@ test("boxes lie inside of their caller's, by their share", () => {
 test("zoomed in, callers are as wide as the picture", () => {
   const b = node("b", 30, 0);
   const root = node("all", 100, 0, [node("a", 70, 0), b]);
-  assert.deepEqual(layout(b, 400, false).boxes.map((box) => [box.node.name, box.width]), [["all", 400], ["b", 400]]);
+  assert.deepEqual(
+    layout(b, 400, false).boxes.map((box) => [box.node.name, box.width]),
+    [
+      ["all", 400],
+      ["b", 400],
+    ],
+  );
   assert.equal(root.children.length, 2);
 });
 
@@ -39,7 +63,12 @@ test("of a change what is gone is seen, and nothing is wider than its caller", (
 });
 
 test("100,000 frames that are too narrow to be seen are left out", () => {
-  const wide = node("all", 100_000, 0, Array.from({ length: 100_000 }, (_, i) => node(`f${i}`, 1, 0)));
+  const wide = node(
+    "all",
+    100_000,
+    0,
+    Array.from({ length: 100_000 }, (_, i) => node(`f${i}`, 1, 0)),
+  );
   const { boxes } = layout(wide, 1200, false);
   assert.equal(boxes.length, 1);
 });
@@ -47,7 +76,14 @@ test("100,000 frames that are too narrow to be seen are left out", () => {
 test("as SVG, each box has its place, its colour and what it means; names are text", () => {
   const root = node("all", 100, 50, [node("a<script>&\u0001", 60, 0), node("b", 40, 50)]);
   const { boxes, rows } = layout(root, 500, true);
-  const look: FlameStyle = { width: 500, rootAtBottom: false, byChange: true, search: null, dark: false, selected: null };
+  const look: FlameStyle = {
+    width: 500,
+    rootAtBottom: false,
+    byChange: true,
+    search: null,
+    dark: false,
+    selected: null,
+  };
   const svg = svgOf(boxes, rows, look, (one) => `${one.name}: ${one.total}`);
   assert.equal(svg.match(/<g>/g)?.length, 3);
   assert.ok(svg.includes("<title>b: 40</title>"), svg);
@@ -56,16 +92,31 @@ test("as SVG, each box has its place, its colour and what it means; names are te
   assert.match(fills(svg)[1]!, /^hsl\(8 85%/, "all of it is new: red");
   assert.match(fills(svg)[2]!, /^hsl\(212 /, "shrunk: blue");
   assert.notDeepEqual(fills(svgOf(boxes, rows, { ...look, byChange: false }, () => "")), fills(svg));
-  assert.match(svgOf(boxes, rows, { ...look, rootAtBottom: true }, () => ""), /y="20" width="499.5"/, "flames have their root at the bottom");
+  assert.match(
+    svgOf(boxes, rows, { ...look, rootAtBottom: true }, () => ""),
+    /y="20" width="499.5"/,
+    "flames have their root at the bottom",
+  );
 });
 
 test("losses are as wide as gains", () => {
   const { boxes } = layout(node("all", 10, 0, [node("gained", 60, 0), node("lost", -50, 0)]), 110, false);
-  assert.deepEqual(boxes.map((box) => [box.node.name, Math.round(box.width)]), [["all", 110], ["gained", 60], ["lost", 50]]);
+  assert.deepEqual(
+    boxes.map((box) => [box.node.name, Math.round(box.width)]),
+    [
+      ["all", 110],
+      ["gained", 60],
+      ["lost", 50],
+    ],
+  );
 });
 
 test("the legend names the modules that are seen, the widest first", () => {
-  const of = (name: string, module: string, total: number, children: Node[] = []) => Object.assign(node(name, total, 0, children), { module });
-  const root = node("all", 1000, 0, [of("main", "a.out", 800, [of("make", "lib.so", 800, [of("new", "lib.so", 800)])]), of("start", "libc.so", 0.1)]);
+  const of = (name: string, module: string, total: number, children: Node[] = []) =>
+    Object.assign(node(name, total, 0, children), { module });
+  const root = node("all", 1000, 0, [
+    of("main", "a.out", 800, [of("make", "lib.so", 800, [of("new", "lib.so", 800)])]),
+    of("start", "libc.so", 0.1),
+  ]);
   assert.deepEqual(modulesOf(layout(root, 1000, false).boxes), ["lib.so", "a.out"]);
 });

@@ -1,7 +1,7 @@
 // A flame graph on a canvas. Only visible frames are drawn, so that 100,000 frames remain smooth.
 import type { Node } from "../model/stacks.ts";
-import { escapeXml } from "./save.ts";
 import { changeColour, functionColour } from "./colour.ts";
+import { escapeXml } from "./save.ts";
 
 export const ROW = 20; // px
 const MIN_WIDTH = 0.5; // px: narrower frames are not drawn
@@ -41,7 +41,10 @@ export function layout(top: Node, width: number, isComparison: boolean): { boxes
     if (available < MIN_WIDTH) return;
     boxes.push({ node, x, y: row, width: available });
     rows = Math.max(rows, row + 1);
-    const whole = Math.max(size(node, isComparison), node.children.reduce((sum, child) => sum + size(child, isComparison), 0));
+    const whole = Math.max(
+      size(node, isComparison),
+      node.children.reduce((sum, child) => sum + size(child, isComparison), 0),
+    );
     if (whole === 0) return;
     for (const child of node.children) {
       const part = (available * size(child, isComparison)) / whole;
@@ -68,7 +71,10 @@ function truncate(context: CanvasRenderingContext2D, text: string, available: nu
 
 function boxColours(node: Node, style: FlameStyle): { fill: string; ink: string } {
   if (style.search?.test(node.name)) return { fill: "#c026d3", ink: "#fff" };
-  const fill = style.byChange || node.total < 0 ? changeColour(node.total, node.base, style.dark) : functionColour(node.module, node.name, style.dark);
+  const fill =
+    style.byChange || node.total < 0
+      ? changeColour(node.total, node.base, style.dark)
+      : functionColour(node.module, node.name, style.dark);
   return { fill, ink: style.dark ? "#fff" : "#111" };
 }
 
@@ -80,8 +86,10 @@ export function svgOf(boxes: Box[], rows: number, style: FlameStyle, title: (nod
     const y = top(box, rows, style.rootAtBottom);
     const { fill, ink } = boxColours(box.node, style);
     const letters = Math.floor((box.width - 8) / letter);
-    const name = box.node.name.length <= letters ? box.node.name : letters >= 3 ? box.node.name.slice(0, letters - 1) + "…" : "";
-    const text = name && `<text x="${(box.x + 4).toFixed(1)}" y="${y + ROW / 2 + 4}" fill="${ink}">${escapeXml(name)}</text>`;
+    const name =
+      box.node.name.length <= letters ? box.node.name : letters >= 3 ? box.node.name.slice(0, letters - 1) + "…" : "";
+    const text =
+      name && `<text x="${(box.x + 4).toFixed(1)}" y="${y + ROW / 2 + 4}" fill="${ink}">${escapeXml(name)}</text>`;
     return `<g><title>${escapeXml(title(box.node))}</title><rect x="${box.x.toFixed(1)}" y="${y}" width="${Math.max(box.width - 0.5, 0.5).toFixed(1)}" height="${ROW - 1}" fill="${fill}"/>${text}</g>`;
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(style.width)}" height="${height}" viewBox="0 0 ${Math.ceil(style.width)} ${height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"><rect width="100%" height="100%" fill="${style.dark ? "#161616" : "#ffffff"}"/>\n${parts.join("\n")}\n</svg>\n`;

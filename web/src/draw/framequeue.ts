@@ -3,11 +3,13 @@ const queue: (() => void)[] = [];
 
 function scheduleNext(): void {
   // After the frame, in a separate task: its changes are laid out in the next frame.
-  requestAnimationFrame(() => setTimeout(() => {
-    const work = queue.shift();
-    if (queue.length > 0) scheduleNext();
-    work?.();
-  }));
+  requestAnimationFrame(() =>
+    setTimeout(() => {
+      const work = queue.shift();
+      if (queue.length > 0) scheduleNext();
+      work?.();
+    }),
+  );
 }
 
 /** Runs work after all work that is already waiting. The returned function cancels it. A hidden page waits. */

@@ -1,26 +1,50 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Graph } from "../model/graph.ts";
-import { layout, fontSizeFor, svgPath, layoutKey, wrapName } from "./graph.ts";
+import { fontSizeFor, layout, layoutKey, svgPath, wrapName } from "./graph.ts";
 
 function made(edges: [string, string, number][]): Graph {
   const names = [...new Set(edges.flatMap(([from, to, _]) => [from, to]))];
   return {
     nodes: names.map((name) => ({ name, file: "", module: "", flat: 0, cum: 10, flatBase: 0, cumBase: 0 })),
     edges: edges.map(([from, to, value]) => ({ from, to, value, base: 0, indirect: false })),
-    total: 100, omittedNodes: 0, omittedEdges: 0,
+    total: 100,
+    omittedNodes: 0,
+    omittedEdges: 0,
   };
 }
 
 test("callers lie above, and no two boxes on top of each other", () => {
-  const { boxes, edges: ways, width, height } = layout(made([["main", "a", 5], ["main", "b", 5], ["a", "c", 5], ["b", "c", 5], ["c", "a", 1]]));
+  const {
+    boxes,
+    edges: ways,
+    width,
+    height,
+  } = layout(
+    made([
+      ["main", "a", 5],
+      ["main", "b", 5],
+      ["a", "c", 5],
+      ["b", "c", 5],
+      ["c", "a", 1],
+    ]),
+  );
   const at = new Map(boxes.map((box) => [box.name, box]));
-  assert.ok(at.get("main")!.y < at.get("a")!.y && at.get("main")!.y < at.get("b")!.y && at.get("b")!.y < at.get("c")!.y);
+  assert.ok(
+    at.get("main")!.y < at.get("a")!.y && at.get("main")!.y < at.get("b")!.y && at.get("b")!.y < at.get("c")!.y,
+  );
   for (const one of boxes) {
-    assert.ok(one.x - one.width / 2 >= 0 && one.x + one.width / 2 <= width && one.y + one.height / 2 <= height, one.name);
+    assert.ok(
+      one.x - one.width / 2 >= 0 && one.x + one.width / 2 <= width && one.y + one.height / 2 <= height,
+      one.name,
+    );
     for (const other of boxes) {
       if (one === other) continue;
-      assert.ok(Math.abs(one.x - other.x) >= (one.width + other.width) / 2 || Math.abs(one.y - other.y) >= (one.height + other.height) / 2, `${one.name} ${other.name}`);
+      assert.ok(
+        Math.abs(one.x - other.x) >= (one.width + other.width) / 2 ||
+          Math.abs(one.y - other.y) >= (one.height + other.height) / 2,
+        `${one.name} ${other.name}`,
+      );
     }
   }
   assert.equal(ways.length, 5, "also the one that closes a circle");
@@ -28,7 +52,17 @@ test("callers lie above, and no two boxes on top of each other", () => {
 });
 
 test("names like those of JavaScript's own are names", () => {
-  assert.deepEqual(layout(made([["constructor", "__proto__", 1], ["toString", "constructor", 1]])).boxes.map((box) => box.name).sort(), ["__proto__", "constructor", "toString"]);
+  assert.deepEqual(
+    layout(
+      made([
+        ["constructor", "__proto__", 1],
+        ["toString", "constructor", 1],
+      ]),
+    )
+      .boxes.map((box) => box.name)
+      .sort(),
+    ["__proto__", "constructor", "toString"],
+  );
 });
 
 test("nothing to draw", () => assert.deepEqual(layout(made([])).boxes, []));
@@ -41,8 +75,14 @@ test("small changes leave the picture as it is", () => {
 });
 
 test("long names are cut where words end", () => {
-  assert.deepEqual(wrapName("std::unordered_map<std::string, int>::operator[]"), ["std::unordered_map<std::string, ", "int>::operator[]"]);
-  assert.deepEqual(wrapName("x".repeat(200)).map((line) => line.length), [34, 34, 34]);
+  assert.deepEqual(wrapName("std::unordered_map<std::string, int>::operator[]"), [
+    "std::unordered_map<std::string, ",
+    "int>::operator[]",
+  ]);
+  assert.deepEqual(
+    wrapName("x".repeat(200)).map((line) => line.length),
+    [34, 34, 34],
+  );
   assert.deepEqual(wrapName("main"), ["main"]);
 });
 

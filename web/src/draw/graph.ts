@@ -51,7 +51,9 @@ export function fontSizeFor(share: number): number {
 
 /** The input of a layout: the picture is reused while it stays the same. */
 export function layoutKey(graph: Graph): string {
-  const boxes = graph.nodes.map((node) => `${node.name}\t${fontSizeFor(weight(node.cum, node.cumBase) / Math.max(1, graph.total))}`);
+  const boxes = graph.nodes.map(
+    (node) => `${node.name}\t${fontSizeFor(weight(node.cum, node.cumBase) / Math.max(1, graph.total))}`,
+  );
   return [...boxes.sort(), ...graph.edges.map((edge) => `${edge.from}\t→${edge.to}`).sort()].join("\n");
 }
 
@@ -65,7 +67,15 @@ export function layout(graph: Graph): GraphLayout {
     const fontSize = fontSizeFor(weight(node.cum, node.cumBase) / Math.max(1, graph.total));
     const lines = wrapName(node.name);
     const letters = Math.max(20, ...lines.map((line) => line.length));
-    const box = { name: node.name, lines, fontSize, x: 0, y: 0, width: letters * fontSize * 0.61 + 14, height: (lines.length + 2) * fontSize * 1.25 + 10 };
+    const box = {
+      name: node.name,
+      lines,
+      fontSize,
+      x: 0,
+      y: 0,
+      width: letters * fontSize * 0.61 + 14,
+      height: (lines.length + 2) * fontSize * 1.25 + 10,
+    };
     // dagre keeps nodes in plain objects, in which some function names have a special meaning ("__proto__").
     ids.set(node.name, `n${boxes.size}`);
     boxes.set(node.name, box);
@@ -73,7 +83,12 @@ export function layout(graph: Graph): GraphLayout {
   }
   for (const edge of graph.edges) {
     const share = weight(edge.value, edge.base) / Math.max(1, graph.total);
-    dagreGraph.setEdge(ids.get(edge.from)!, ids.get(edge.to)!, { width: 70, height: 14, labelpos: "c", weight: 1 + Math.floor(share * 20) });
+    dagreGraph.setEdge(ids.get(edge.from)!, ids.get(edge.to)!, {
+      width: 70,
+      height: 14,
+      labelpos: "c",
+      weight: 1 + Math.floor(share * 20),
+    });
   }
   dagre(dagreGraph);
   for (const [name, box] of boxes) {
@@ -81,7 +96,11 @@ export function layout(graph: Graph): GraphLayout {
     Object.assign(box, { x, y });
   }
   const ways = graph.edges.map((edge) => {
-    const { points, x, y } = dagreGraph.edge(ids.get(edge.from)!, ids.get(edge.to)!) as { points: { x: number; y: number }[]; x: number; y: number };
+    const { points, x, y } = dagreGraph.edge(ids.get(edge.from)!, ids.get(edge.to)!) as {
+      points: { x: number; y: number }[];
+      x: number;
+      y: number;
+    };
     return { edge, points, label: { x, y } };
   });
   const { width, height } = dagreGraph.graph() as { width: number; height: number };

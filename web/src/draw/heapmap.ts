@@ -1,6 +1,6 @@
 // The heap map on canvases: cells for all regions, and strips for the spans of some regions.
 import type { MapPart, MapRegion } from "../answers.ts";
-import { type Grid, type RegionSums, occupancy, totalBytes } from "../model/heapmap.ts";
+import { type Grid, occupancy, type RegionSums, totalBytes } from "../model/heapmap.ts";
 
 export const STRIP = 26; // px per region
 export const STRIP_GAP = 4;
@@ -41,7 +41,14 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
  * Each cell is filled from the bottom: live, free in spans, free pages that have not been purged; the rest has
  * no memory.
  */
-export function drawCells(canvas: HTMLCanvasElement, width: number, cells: RegionSums[], shape: Grid, selected: number, style: HeapMapStyle): void {
+export function drawCells(
+  canvas: HTMLCanvasElement,
+  width: number,
+  cells: RegionSums[],
+  shape: Grid,
+  selected: number,
+  style: HeapMapStyle,
+): void {
   const context = prepare(canvas, width, shape.rows * shape.cellSize);
   const inner = shape.cellSize - 1;
   cells.forEach((cell, i) => {
@@ -74,7 +81,14 @@ export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Regio
 
 const PAGES = 256;
 
-function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, page: number, osPages: number, style: HeapMapStyle): void {
+function drawPart(
+  context: CanvasRenderingContext2D,
+  part: MapPart,
+  y: number,
+  page: number,
+  osPages: number,
+  style: HeapMapStyle,
+): void {
   const alpha = style.isSelected && !style.isSelected(part) ? FAINT_ALPHA : 1;
   context.globalAlpha = alpha;
   const x = part.page * page;
@@ -109,7 +123,14 @@ export interface PartPosition {
   part: number;
 }
 
-export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: MapRegion[], osPages: number, selected: PartPosition | null, style: HeapMapStyle): void {
+export function drawStrips(
+  canvas: HTMLCanvasElement,
+  width: number,
+  regions: MapRegion[],
+  osPages: number,
+  selected: PartPosition | null,
+  style: HeapMapStyle,
+): void {
   const context = prepare(canvas, width, regions.length * (STRIP + STRIP_GAP));
   const page = width / PAGES;
   regions.forEach((region, row) => {
@@ -127,7 +148,12 @@ export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: Ma
   if (selected && part) {
     context.strokeStyle = style.dark ? "#fff" : "#000";
     context.lineWidth = 2;
-    context.strokeRect(part.page * page + 1, selected.region * (STRIP + STRIP_GAP) + 1, Math.max(2, part.pages * page - 2), STRIP - 2);
+    context.strokeRect(
+      part.page * page + 1,
+      selected.region * (STRIP + STRIP_GAP) + 1,
+      Math.max(2, part.pages * page - 2),
+      STRIP - 2,
+    );
   }
 }
 

@@ -21,11 +21,21 @@ export function SavePicture({ name, of, draw, pixels = false }: Props) {
       setProblem(failure instanceof Error ? failure.message : String(failure));
     }
   };
-  const button = (as: "SVG" | "PNG") => <button aria-label={of && `${as} of ${of}`} title="save this picture" onClick={() => void save(as)}>{as}</button>;
+  const button = (as: "SVG" | "PNG") => (
+    <button aria-label={of && `${as} of ${of}`} title="save this picture" onClick={() => void save(as)}>
+      {as}
+    </button>
+  );
   return (
     <span class="save">
-      {!of && "save picture "}{!pixels && button("SVG")} {button("PNG")}
-      {problem && <span class="problem" role="alert"> {problem}</span>}
+      {!of && "save picture "}
+      {!pixels && button("SVG")} {button("PNG")}
+      {problem && (
+        <span class="problem" role="alert">
+          {" "}
+          {problem}
+        </span>
+      )}
     </span>
   );
 }

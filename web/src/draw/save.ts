@@ -16,7 +16,9 @@ export interface Picture {
 }
 
 export function escapeXml(text: string): string {
-  return text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "?");
+  return text
+    .replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`)
+    .replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "?");
 }
 
 export function saveSvg(svg: string, name: string): void {

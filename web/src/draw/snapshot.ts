@@ -1,6 +1,6 @@
 // Renders a part of the page as SVG: its texts, lines and coloured boxes at their positions, drawings unchanged, and
 // canvases as images. Controls are left out.
-import { type Picture, escapeXml } from "./save.ts";
+import { escapeXml, type Picture } from "./save.ts";
 
 const EXCLUDED = "button:not(.link), label, select, input, .save, .u-over";
 const MARGIN = 8; // px around it
@@ -21,15 +21,25 @@ function paint(colour: string): string {
     const context = new OffscreenCanvas(1, 1).getContext("2d")!;
     context.fillStyle = colour;
     context.fillRect(0, 0, 1, 1);
-    const [red, green, blue, alpha] = context.getImageData(0, 0, 1, 1).data as unknown as [number, number, number, number];
-    text = alpha === 0 ? "" : `fill="rgb(${red},${green},${blue})"${alpha < 255 ? ` fill-opacity="${(alpha / 255).toFixed(2)}"` : ""}`;
+    const [red, green, blue, alpha] = context.getImageData(0, 0, 1, 1).data as unknown as [
+      number,
+      number,
+      number,
+      number,
+    ];
+    text =
+      alpha === 0
+        ? ""
+        : `fill="rgb(${red},${green},${blue})"${alpha < 255 ? ` fill-opacity="${(alpha / 255).toFixed(2)}"` : ""}`;
     colourCache.set(colour, text);
   }
   return text;
 }
 
 function attributes(place: Partial<Rect>): string {
-  return Object.entries(place).map(([name, value]) => `${name}="${Math.round(10 * value) / 10}"`).join(" ");
+  return Object.entries(place)
+    .map(([name, value]) => `${name}="${Math.round(10 * value) / 10}"`)
+    .join(" ");
 }
 
 /** The pieces of a text that are each on one line. A name may be broken anywhere. */
@@ -69,13 +79,22 @@ export function snapshot(root: Element): Picture {
     height = Math.max(height, place.y + high - MARGIN);
     return place;
   };
-  const box = (place: Rect, fill: string) => fill && place.width > 0 && place.height > 0 && parts.push(`<rect ${attributes(at(place))} ${fill}/>`);
+  const box = (place: Rect, fill: string) =>
+    fill && place.width > 0 && place.height > 0 && parts.push(`<rect ${attributes(at(place))} ${fill}/>`);
   const edges = (style: CSSStyleDeclaration, { x, y, width: wide, height: high }: DOMRect) => {
     for (const side of ["Top", "Right", "Bottom", "Left"] as const) {
       const thick = style[`border${side}Style`] === "none" ? 0 : parseFloat(style[`border${side}Width`]);
       if (thick === 0) continue;
       const across = side === "Top" || side === "Bottom";
-      box({ x: side === "Right" ? x + wide - thick : x, y: side === "Bottom" ? y + high - thick : y, width: across ? wide : thick, height: across ? thick : high }, paint(style[`border${side}Color`]));
+      box(
+        {
+          x: side === "Right" ? x + wide - thick : x,
+          y: side === "Bottom" ? y + high - thick : y,
+          width: across ? wide : thick,
+          height: across ? thick : high,
+        },
+        paint(style[`border${side}Color`]),
+      );
     }
   };
   const write = (text: Text) => {
@@ -84,7 +103,9 @@ export function snapshot(root: Element): Picture {
     const bold = Number(style.fontWeight) > 500 ? ' font-weight="600"' : "";
     for (const line of linesOf(text)) {
       const { x, y, width: wide, height: high } = at(line.place);
-      parts.push(`<text ${attributes({ x, y: y + high / 2 + 0.35 * size })} textLength="${wide.toFixed(1)}" lengthAdjust="spacingAndGlyphs" font-size="${size}" font-family="${escapeXml(style.fontFamily)}"${bold} ${paint(style.color)}>${escapeXml(line.text)}</text>`);
+      parts.push(
+        `<text ${attributes({ x, y: y + high / 2 + 0.35 * size })} textLength="${wide.toFixed(1)}" lengthAdjust="spacingAndGlyphs" font-size="${size}" font-family="${escapeXml(style.fontFamily)}"${bold} ${paint(style.color)}>${escapeXml(line.text)}</text>`,
+      );
     }
   };
   const walk = (node: Node): void => {
@@ -92,7 +113,8 @@ export function snapshot(root: Element): Picture {
       write(node);
       return;
     }
-    if (!(node instanceof Element) || node.matches(EXCLUDED) || !node.checkVisibility({ visibilityProperty: true })) return;
+    if (!(node instanceof Element) || node.matches(EXCLUDED) || !node.checkVisibility({ visibilityProperty: true }))
+      return;
     const style = getComputedStyle(node);
     const rect = node.getBoundingClientRect();
     if (node instanceof SVGSVGElement) {
@@ -103,7 +125,8 @@ export function snapshot(root: Element): Picture {
       return;
     }
     if (node instanceof HTMLCanvasElement) {
-      if (rect.width > 0 && node.width > 0 && node.height > 0) parts.push(`<image ${attributes(at(rect))} href="${node.toDataURL()}"/>`);
+      if (rect.width > 0 && node.width > 0 && node.height > 0)
+        parts.push(`<image ${attributes(at(rect))} href="${node.toDataURL()}"/>`);
       return;
     }
     box(rect, paint(style.backgroundColor));
@@ -113,5 +136,9 @@ export function snapshot(root: Element): Picture {
   walk(root);
   [width, height] = [Math.ceil(width + 2 * MARGIN), Math.ceil(height + 2 * MARGIN)];
   const paper = paint(getComputedStyle(document.documentElement).backgroundColor);
-  return { width, height, svg: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">\n<rect width="100%" height="100%" ${paper}/>\n${parts.join("\n")}\n</svg>\n` };
+  return {
+    width,
+    height,
+    svg: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">\n<rect width="100%" height="100%" ${paper}/>\n${parts.join("\n")}\n</svg>\n`,
+  };
 }

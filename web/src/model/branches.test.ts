@@ -1,12 +1,18 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { toggleBranch, parseBranches, branchId } from "./branches.ts";
+import { branchId, parseBranches, toggleBranch } from "./branches.ts";
 
 test("what was opened and closed is found again", () => {
   let text = toggleBranch("", "abc", true, false);
   text = toggleBranch(text, "xyz", false, true);
   assert.equal(text, "abc.-xyz");
-  assert.deepEqual([...parseBranches(text)], [["abc", true], ["xyz", false]]);
+  assert.deepEqual(
+    [...parseBranches(text)],
+    [
+      ["abc", true],
+      ["xyz", false],
+    ],
+  );
 });
 
 test("what is as it comes is not written down", () => {
@@ -16,7 +22,13 @@ test("what is as it comes is not written down", () => {
 });
 
 test("what is no branch is left out", () => {
-  assert.deepEqual([...parseBranches("ab..-.zz zz.<b>.1234567890.-7")], [["ab", true], ["7", false]]);
+  assert.deepEqual(
+    [...parseBranches("ab..-.zz zz.<b>.1234567890.-7")],
+    [
+      ["ab", true],
+      ["7", false],
+    ],
+  );
   assert.equal(parseBranches("").size, 0);
 });
 

@@ -1,6 +1,6 @@
 // The changes between two moments, by stack. Pure functions.
 import type { Stacks } from "../answers.ts";
-import { type SelectedStack, holderPosition, weight } from "./stacks.ts";
+import { holderPosition, type SelectedStack, weight } from "./stacks.ts";
 
 export type ChangeType = "new" | "gone" | "grown" | "shrunk" | "same";
 
@@ -41,14 +41,25 @@ export function compareStacks(stacks: Stacks, all: SelectedStack[]): Changes {
     const key = names.join("\n");
     let row = known.get(key);
     if (!row) {
-      row = { stack: names.reverse(), inner: line.frames.length - 1 - holderPosition(stacks, line), value: 0, base: 0, type: "same" };
+      row = {
+        stack: names.reverse(),
+        inner: line.frames.length - 1 - holderPosition(stacks, line),
+        value: 0,
+        base: 0,
+        type: "same",
+      };
       known.set(key, row);
     }
     row.value += line.value;
     row.base += line.base;
   }
   const none = (): ChangeTotals => ({ stacks: 0, change: 0 });
-  const sums: Changes = { rows: [], byType: { new: none(), gone: none(), grown: none(), shrunk: none(), same: none() }, value: 0, base: 0 };
+  const sums: Changes = {
+    rows: [],
+    byType: { new: none(), gone: none(), grown: none(), shrunk: none(), same: none() },
+    value: 0,
+    base: 0,
+  };
   for (const row of known.values()) {
     row.type = changeType(row.value, row.base);
     const part = sums.byType[row.type];
@@ -58,6 +69,9 @@ export function compareStacks(stacks: Stacks, all: SelectedStack[]): Changes {
     sums.base += row.base;
     if (row.type !== "same") sums.rows.push(row);
   }
-  sums.rows.sort((a, b) => Math.abs(b.value - b.base) - Math.abs(a.value - a.base) || weight(b.value, b.base) - weight(a.value, a.base));
+  sums.rows.sort(
+    (a, b) =>
+      Math.abs(b.value - b.base) - Math.abs(a.value - a.base) || weight(b.value, b.base) - weight(a.value, a.base),
+  );
   return sums;
 }

@@ -1,12 +1,25 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { TraceEvent } from "../answers.ts";
-import { filterEvents, filterError } from "./events.ts";
+import { filterError, filterEvents } from "./events.ts";
 
-const event = (id: number, thread: number, thread_name: string, ...stack: string[]): TraceEvent =>
-  ({ id, time_s: 0, call: "mmap", reason: "huge", bytes: 1, ns: 1, thread, thread_name, stack });
+const event = (id: number, thread: number, thread_name: string, ...stack: string[]): TraceEvent => ({
+  id,
+  time_s: 0,
+  call: "mmap",
+  reason: "huge",
+  bytes: 1,
+  ns: 1,
+  thread,
+  thread_name,
+  stack,
+});
 
-const EVENTS = [event(1, 100, "main", "filled f.cc:1", "grows f.cc:2"), event(2, 101, "Worker 1", "filled f.cc:1", "serves main.cc:9"), event(3, 102, "seemalloc")];
+const EVENTS = [
+  event(1, 100, "main", "filled f.cc:1", "grows f.cc:2"),
+  event(2, 101, "Worker 1", "filled f.cc:1", "serves main.cc:9"),
+  event(3, 102, "seemalloc"),
+];
 const NONE = { focus: "", ignore: "", thread: "" };
 
 test("calls are chosen by the functions of their stacks and by their threads", () => {

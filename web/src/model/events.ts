@@ -1,7 +1,7 @@
 // The calls of a trace that pass the filters. The page applies the patterns itself, because it has all calls.
 import type { TraceEvent } from "../answers.ts";
 import { functionAt } from "./findings.ts";
-import { matchesFilters, compilePattern, patternError } from "./stacks.ts";
+import { compilePattern, matchesFilters, patternError } from "./stacks.ts";
 
 export interface EventFilter {
   focus: string;
@@ -17,5 +17,9 @@ export function filterError(chosen: EventFilter): string {
 export function filterEvents(events: TraceEvent[], chosen: EventFilter): TraceEvent[] {
   const [focus, ignore] = [compilePattern(chosen.focus), compilePattern(chosen.ignore)];
   const name = chosen.thread && !patternError("thread", chosen.thread) ? new RegExp(chosen.thread) : null;
-  return events.filter((event) => matchesFilters(event.stack.map(functionAt), focus, ignore) && (!name || name.test(event.thread_name) || String(event.thread) === chosen.thread));
+  return events.filter(
+    (event) =>
+      matchesFilters(event.stack.map(functionAt), focus, ignore) &&
+      (!name || name.test(event.thread_name) || String(event.thread) === chosen.thread),
+  );
 }

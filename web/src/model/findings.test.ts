@@ -4,7 +4,9 @@ import test from "node:test";
 import { FINDING_VIEWS, functionAt } from "./findings.ts";
 
 test("each of doctor's findings has its view", () => {
-  const ids = [...readFileSync("../tool/doctor/checks.go", "utf8").matchAll(/^\t\{"([a-z-]+)",/gm)].map((match) => match[1]!);
+  const ids = [...readFileSync("../tool/doctor/checks.go", "utf8").matchAll(/^\t\{"([a-z-]+)",/gm)].map(
+    (match) => match[1]!,
+  );
   assert.ok(ids.length >= 9, `${ids}`);
   assert.deepEqual(Object.keys(FINDING_VIEWS).sort(), ids.sort());
 });

@@ -68,6 +68,10 @@ export function timeTicks(ticks: number[], step_s: number): string[] {
     if (step_s >= DAY_S || (at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0)) {
       return at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
     }
-    return at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step_s < 60 ? { second: "2-digit" } : {}) });
+    return at.toLocaleTimeString("en-GB", {
+      hour: "2-digit",
+      minute: "2-digit",
+      ...(step_s < 60 ? { second: "2-digit" } : {}),
+    });
   });
 }

@@ -2,7 +2,7 @@
 // small nodes and edges are left out; calls through a function that was left out are merged into one edge, marked as
 // indirect. Pure functions.
 import type { Stacks } from "../answers.ts";
-import { type SelectedStack, type FunctionRow, nameNumbers, functionTable, sumStacks, weight } from "./stacks.ts";
+import { type FunctionRow, functionTable, nameNumbers, type SelectedStack, sumStacks, weight } from "./stacks.ts";
 
 export interface Edge {
   from: string;
@@ -45,7 +45,10 @@ function graphEdges(stacks: Stacks, all: SelectedStack[], kept: Set<string>): Ed
         const key = numbers[from]! * isKept.length + number;
         let found = edges.get(key);
         if (!found) {
-          found = { edge: { from: stacks.frames[from]!.n, to: stacks.frames[to]!.n, value: 0, base: 0, indirect: false }, seen: -1 };
+          found = {
+            edge: { from: stacks.frames[from]!.n, to: stacks.frames[to]!.n, value: 0, base: 0, indirect: false },
+            seen: -1,
+          };
           edges.set(key, found);
         }
         if (found.seen !== index) {
@@ -68,10 +71,20 @@ export function callGraph(stacks: Stacks, all: SelectedStack[], limits: GraphLim
   const rows = functionTable(stacks, all)
     .map((row) => ({ row, size: weight(row.cum, row.cumBase) }))
     .sort((a, b) => b.size - a.size || (a.row.name < b.row.name ? -1 : 1));
-  const nodes = rows.filter((one, place) => place < limits.maxNodes && one.size > 0 && one.size >= limits.nodes * whole).map((one) => one.row);
+  const nodes = rows
+    .filter((one, place) => place < limits.maxNodes && one.size > 0 && one.size >= limits.nodes * whole)
+    .map((one) => one.row);
   const edges = graphEdges(stacks, all, new Set(nodes.map((node) => node.name)));
-  const kept = edges.filter((edge) => weight(edge.value, edge.base) > 0 && weight(edge.value, edge.base) >= limits.edges * whole);
-  return { nodes, edges: kept, total: whole, omittedNodes: rows.length - nodes.length, omittedEdges: edges.length - kept.length };
+  const kept = edges.filter(
+    (edge) => weight(edge.value, edge.base) > 0 && weight(edge.value, edge.base) >= limits.edges * whole,
+  );
+  return {
+    nodes,
+    edges: kept,
+    total: whole,
+    omittedNodes: rows.length - nodes.length,
+    omittedEdges: edges.length - kept.length,
+  };
 }
 
 /** The heaviest edge into or out of a function, or null. */

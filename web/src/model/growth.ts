@@ -13,7 +13,8 @@ export function mergeGrowth(suspects: Suspect[]): Suspect[] {
   for (const one of suspects) {
     const names = one.stack.slice(one.inner, one.inner + MAX_NAMES).join("\n");
     const known = found.get(names);
-    if (known) found.set(names, { ...known, bytes_per_s: known.bytes_per_s + one.bytes_per_s, now: known.now + one.now });
+    if (known)
+      found.set(names, { ...known, bytes_per_s: known.bytes_per_s + one.bytes_per_s, now: known.now + one.now });
     else found.set(names, one);
   }
   return [...found.values()].sort((a, b) => b.bytes_per_s - a.bytes_per_s);

@@ -1,7 +1,7 @@
 // The heap map: sums of regions, several per cell if there are many, and the parts of some regions. Pure functions.
 import type { MapPart, MapRegion, MapSums } from "../answers.ts";
 import { bytes, count } from "./format.ts";
-import { matchesFilters, compilePattern } from "./stacks.ts";
+import { compilePattern, matchesFilters } from "./stacks.ts";
 
 /** The memory of regions, in bytes. */
 export interface RegionSums {
@@ -32,12 +32,47 @@ function column(map: MapSums, name: string): number {
 
 /** The sums of `each` consecutive regions. */
 export function sumRegions(map: MapSums, regionsPerCell: number): RegionSums[] {
-  const [huge, spans, used, taken, dirty, lazy, purged, clean, live, free, holes, most] =
-    ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"].map((name) => column(map, name)) as
-      [number, number, number, number, number, number, number, number, number, number, number, number];
+  const [huge, spans, used, taken, dirty, lazy, purged, clean, live, free, holes, most] = [
+    "huge",
+    "spans",
+    "used",
+    "taken",
+    "dirty",
+    "lazy",
+    "purged",
+    "clean",
+    "live",
+    "free",
+    "holes",
+    "most",
+  ].map((name) => column(map, name)) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
   const out: RegionSums[] = [];
   for (let first = 0; first < map.regions.length; first += regionsPerCell) {
-    const sum: RegionSums = { first, regions: 0, live: 0, free: 0, holes: 0, dirty: 0, empty: 0, huge: 0, spans: 0, mainBlockSize: -1 };
+    const sum: RegionSums = {
+      first,
+      regions: 0,
+      live: 0,
+      free: 0,
+      holes: 0,
+      dirty: 0,
+      empty: 0,
+      huge: 0,
+      spans: 0,
+      mainBlockSize: -1,
+    };
     let mostUsed = 0;
     for (let i = first; i < Math.min(first + regionsPerCell, map.regions.length); i++) {
       const region = map.regions[i]!;
@@ -87,10 +122,17 @@ export function layoutGrid(regions: number, width: number, most: number): Grid {
 export function describeSum(map: MapSums, sum: RegionSums): string {
   const address = map.addresses[sum.first] ?? "";
   const what = sum.regions === 1 ? `Region ${address}` : `${count(sum.regions)} regions from ${address}`;
-  const mostly = sum.mainBlockSize < 0 ? "no spans" : sum.mainBlockSize === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.mainBlockSize)}`;
+  const mostly =
+    sum.mainBlockSize < 0
+      ? "no spans"
+      : sum.mainBlockSize === 0
+        ? "mostly large blocks"
+        : `mostly blocks of ${bytes(sum.mainBlockSize)}`;
   const huge = sum.huge === 0 ? "" : sum.regions === 1 ? ", on a huge page" : `, ${count(sum.huge)} on huge pages`;
-  return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, purged in spans ${bytes(sum.holes)}, ` +
-    `free pages not purged ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
+  return (
+    `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, purged in spans ${bytes(sum.holes)}, ` +
+    `free pages not purged ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`
+  );
 }
 
 /** How full a span is, 0 to 1; null for free pages. */
@@ -107,7 +149,13 @@ export function blockSize(part: MapPart, pageBytes: number): number | null {
 }
 
 /** Whether a stack, if known, passes the function filters; undefined if no filter is set. */
-export function pinFilter({ focus, ignore }: { focus: string; ignore: string }): ((stack: string[] | undefined) => boolean) | undefined {
+export function pinFilter({
+  focus,
+  ignore,
+}: {
+  focus: string;
+  ignore: string;
+}): ((stack: string[] | undefined) => boolean) | undefined {
   const [wanted, unwanted] = [compilePattern(focus), compilePattern(ignore)];
   return wanted || unwanted ? (stack) => matchesFilters(stack ?? [], wanted, unwanted) : undefined;
 }
@@ -143,7 +191,9 @@ export function describePart(part: MapPart, pageBytes: number): string {
 }
 
 function pinned(part: MapPart): string {
-  return part.age_ms === undefined && !part.stack ? "" : `; the oldest sampled block is ${formatAge(part.age_ms ?? 0)} old`;
+  return part.age_ms === undefined && !part.stack
+    ? ""
+    : `; the oldest sampled block is ${formatAge(part.age_ms ?? 0)} old`;
 }
 
 export function bitCount(bits: number): number {

@@ -2,12 +2,34 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { type FilterValues, ignoredFilters } from "./ignoredfilters.ts";
 
-const NONE: FilterValues = { focus: "", ignore: "", hide: "", module: "", sizeFrom: "", sizeTo: "", thread: "", labels: "", seconds: 0 };
-const ALL: FilterValues = { focus: "a", ignore: "b", hide: "c", module: "d", sizeFrom: "1K", sizeTo: "", thread: "e", labels: "pool=f", seconds: 5 };
+const NONE: FilterValues = {
+  focus: "",
+  ignore: "",
+  hide: "",
+  module: "",
+  sizeFrom: "",
+  sizeTo: "",
+  thread: "",
+  labels: "",
+  seconds: 0,
+};
+const ALL: FilterValues = {
+  focus: "a",
+  ignore: "b",
+  hide: "c",
+  module: "d",
+  sizeFrom: "1K",
+  sizeTo: "",
+  thread: "e",
+  labels: "pool=f",
+  seconds: 5,
+};
 
 test("a view says which filters it does not heed, where they are set", () => {
-  const left = (view: string, set: FilterValues, inReport = false) => ignoredFilters(view, set, inReport)?.filters.join(" ") ?? "";
-  for (const view of ["overview", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings", "flame"]) assert.equal(left(view, NONE), "", view);
+  const left = (view: string, set: FilterValues, inReport = false) =>
+    ignoredFilters(view, set, inReport)?.filters.join(" ") ?? "";
+  for (const view of ["overview", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings", "flame"])
+    assert.equal(left(view, NONE), "", view);
   assert.equal(left("overview", ALL), "focus ignore hide module size thread labels over");
   assert.equal(left("growth", ALL), "hide labels over");
   assert.equal(left("growth", ALL, true), "hide module size thread labels over");

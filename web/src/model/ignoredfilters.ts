@@ -13,11 +13,23 @@ const NO_FILTERS: FilterSupport = { filters: [], reason: "it shows the whole pro
 
 const SUPPORTED_FILTERS: Record<string, FilterSupport> = {
   overview: NO_FILTERS,
-  growth: { filters: ["focus", "ignore", "module", "size", "thread"], reason: "it ranks whole stacks by their live bytes" },
-  map: { filters: ["focus", "ignore", "size"], reason: "for a span only the size of its blocks is known, and possibly a stack that pins it" },
+  growth: {
+    filters: ["focus", "ignore", "module", "size", "thread"],
+    reason: "it ranks whole stacks by their live bytes",
+  },
+  map: {
+    filters: ["focus", "ignore", "size"],
+    reason: "for a span only the size of its blocks is known, and possibly a stack that pins it",
+  },
   sizes: { filters: ["size"], reason: "blocks are counted only by size class" },
-  lifetimes: { filters: ["focus", "ignore", "module", "size", "thread"], reason: "it sums up the blocks of whole stacks since the start of the process" },
-  kernel: { filters: ["focus", "ignore", "thread"], reason: "calls are counted only by reason; in the live trace each has its thread and its stack" },
+  lifetimes: {
+    filters: ["focus", "ignore", "module", "size", "thread"],
+    reason: "it sums up the blocks of whole stacks since the start of the process",
+  },
+  kernel: {
+    filters: ["focus", "ignore", "thread"],
+    reason: "calls are counted only by reason; in the live trace each has its thread and its stack",
+  },
   doctor: NO_FILTERS,
   settings: NO_FILTERS,
 };
@@ -42,12 +54,23 @@ export interface FilterValues {
 }
 
 /** The filters that are set but ignored by the view, and why; null if there are none. */
-export function ignoredFilters(view: string, set: FilterValues, inReport: boolean): { filters: Filter[]; reason: string } | null {
+export function ignoredFilters(
+  view: string,
+  set: FilterValues,
+  inReport: boolean,
+): { filters: Filter[]; reason: string } | null {
   const all = inReport && Object.hasOwn(REPORT_FILTERS, view) ? REPORT_FILTERS : SUPPORTED_FILTERS;
   const support = Object.hasOwn(all, view) && all[view];
   if (!support) return null;
   const isSet: Record<Filter, boolean> = {
-    focus: !!set.focus, ignore: !!set.ignore, hide: !!set.hide, module: !!set.module, size: !acceptsAllSizes(set), thread: !!set.thread, labels: !!set.labels, over: set.seconds > 0,
+    focus: !!set.focus,
+    ignore: !!set.ignore,
+    hide: !!set.hide,
+    module: !!set.module,
+    size: !acceptsAllSizes(set),
+    thread: !!set.thread,
+    labels: !!set.labels,
+    over: set.seconds > 0,
   };
   const filters = (Object.keys(isSet) as Filter[]).filter((name) => isSet[name] && !support.filters.includes(name));
   return filters.length > 0 ? { filters, reason: support.reason } : null;

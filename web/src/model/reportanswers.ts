@@ -35,7 +35,8 @@ function compilePattern(name: string, text: string, flags = ""): RegExp {
 /** The rows of matching threads, or all rows without a pattern. */
 function selectRows({ rows, threads, row_threads: of }: ReportProfile, thread: string | null): number[][] {
   if (!thread) return rows;
-  if (!threads || !of) throw new Error("this report cannot be filtered by thread: its samples have no threads, or more than 100");
+  if (!threads || !of)
+    throw new Error("this report cannot be filtered by thread: its samples have no threads, or more than 100");
   const wanted = compilePattern("thread", thread);
   return rows.filter((_, i) => of[i]! >= 0 && wanted.test(threads[of[i]!]!));
 }
@@ -66,7 +67,8 @@ export class ReportAnswers {
   private find(request: string): unknown {
     const [path, query] = request.split("?", 2) as [string, string?];
     const params = new URLSearchParams(query);
-    for (const name of ["size_from", "size_to", "labels", "seconds"]) if (params.has(name)) throw new Error(`${name}=${params.get(name)}: the rows of a report do not have that`);
+    for (const name of ["size_from", "size_to", "labels", "seconds"])
+      if (params.has(name)) throw new Error(`${name}=${params.get(name)}: the rows of a report do not have that`);
     if (path === "profile") return this.profile(params);
     if (path === "suspects") return this.suspects(params);
     const all = this.report.answers[request] ?? this.report.answers[path];
@@ -79,7 +81,9 @@ export class ReportAnswers {
   private suspects(params: URLSearchParams): Suspect[] {
     const all = this.report.answers[`suspects?last=${params.get("last") ?? 0}`] as Suspect[] | undefined;
     if (all === undefined) throw new Error(this.report.missing.suspects ?? "this report does not have it");
-    const [focus, ignore] = ["focus", "ignore"].map((name) => (params.get(name) ? compilePattern(name, params.get(name)!, "i") : null));
+    const [focus, ignore] = ["focus", "ignore"].map((name) =>
+      params.get(name) ? compilePattern(name, params.get(name)!, "i") : null,
+    );
     return all.filter((one) => matchesFilters(one.stack, focus!, ignore!));
   }
 
@@ -91,13 +95,30 @@ export class ReportAnswers {
     const thread = params.get("thread");
     const rows = selectRows(now, thread);
     // The sample types that both have, with their columns in either profile, as in NewStacks (tool/web/stacks.go).
-    const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
-    if (base && columns.length === 0) throw new Error(`the two profiles have no sample type in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
+    const columns = now.types
+      .map(
+        (type, i) =>
+          [
+            i,
+            base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i,
+          ] as const,
+      )
+      .filter(([, other]) => other >= 0);
+    if (base && columns.length === 0)
+      throw new Error(
+        `the two profiles have no sample type in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`,
+      );
     const places = new Map<number, number>();
     const stacks: Stacks = {
-      ...about, frames: this.report.frames, stacks: [], values: [],
+      ...about,
+      frames: this.report.frames,
+      stacks: [],
+      values: [],
       types: columns.map(([i]) => now.types[i]!),
-      default: Math.max(0, columns.findIndex(([i]) => i === now.default)),
+      default: Math.max(
+        0,
+        columns.findIndex(([i]) => i === now.default),
+      ),
       errors: columns.map(([i]) => (thread ? null : now.errors[i]!)), // known only for the whole profile
     };
     const nothing = () => columns.map(() => 0);

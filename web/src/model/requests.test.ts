@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupLarge, wastedShare, sumRequests } from "./requests.ts";
+import { groupLarge, sumRequests, wastedShare } from "./requests.ts";
 
 const of = (size: number, count: number, requested: number) => ({ size, count, bytes: size * count, requested });
 
@@ -12,10 +12,21 @@ test("what is lost by rounding is what was handed out and not asked for", () => 
 });
 
 test("large blocks are gathered by powers of two, and nothing is lost", () => {
-  const all = [of(48, 10, 400), of(32768, 1, 32768), of(40960, 2, 80000), of(65536, 1, 60000), of(65536 + 8192, 3, 200000)];
+  const all = [
+    of(48, 10, 400),
+    of(32768, 1, 32768),
+    of(40960, 2, 80000),
+    of(65536, 1, 60000),
+    of(65536 + 8192, 3, 200000),
+  ];
   assert.deepEqual(groupLarge(all, 32768), [
     { size: 65536, count: 3, bytes: 2 * 40960 + 65536, requested: 140000 },
     { size: 131072, count: 3, bytes: 3 * 73728, requested: 200000 },
   ]);
-  assert.deepEqual(sumRequests(all), { size: 0, count: 17, bytes: 480 + 32768 + 81920 + 65536 + 221184, requested: 373168 });
+  assert.deepEqual(sumRequests(all), {
+    size: 0,
+    count: 17,
+    bytes: 480 + 32768 + 81920 + 65536 + 221184,
+    requested: 373168,
+  });
 });

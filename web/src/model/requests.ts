@@ -22,5 +22,13 @@ export function groupLarge(all: Request[], largest: number): Request[] {
 }
 
 export function sumRequests(all: Request[]): Request {
-  return all.reduce((sums, one) => ({ size: 0, count: sums.count + one.count, bytes: sums.bytes + one.bytes, requested: sums.requested + one.requested }), { size: 0, count: 0, bytes: 0, requested: 0 });
+  return all.reduce(
+    (sums, one) => ({
+      size: 0,
+      count: sums.count + one.count,
+      bytes: sums.bytes + one.bytes,
+      requested: sums.requested + one.requested,
+    }),
+    { size: 0, count: 0, bytes: 0, requested: 0 },
+  );
 }

@@ -1,11 +1,27 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { rowQuery, acceptsSize, acceptsAllSizes, isValidRange, parseBytes, unsupportedFilters, withLabel } from "./rowfilters.ts";
+import {
+  acceptsAllSizes,
+  acceptsSize,
+  isValidRange,
+  parseBytes,
+  rowQuery,
+  unsupportedFilters,
+  withLabel,
+} from "./rowfilters.ts";
 
 const NONE = { sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0 };
 
 test("sizes are read as people write them", () => {
-  assert.deepEqual(["4096", "4K", "4 KiB", "1.5m", "2GB", "", " 16 b "].map(parseBytes), [4096, 4096, 4096, 1572864, 2 ** 31, 0, 16]);
+  assert.deepEqual(["4096", "4K", "4 KiB", "1.5m", "2GB", "", " 16 b "].map(parseBytes), [
+    4096,
+    4096,
+    4096,
+    1572864,
+    2 ** 31,
+    0,
+    16,
+  ]);
   assert.deepEqual(["x", "-1", "4Q", "1e3", "4 4"].map(parseBytes), [null, null, null, null, null]);
 });
 
@@ -17,17 +33,31 @@ test("only a range that can be read is asked for", () => {
     assert.equal(rowQuery({ ...NONE, ...bad }), "");
     assert.equal(isValidRange({ ...NONE, ...bad }), false);
   }
-  assert.equal(rowQuery({ ...NONE, labels: "lifetime=1ms+to+10ms", seconds: 5 }), "&labels=lifetime%3D1ms%2Bto%2B10ms&seconds=5");
+  assert.equal(
+    rowQuery({ ...NONE, labels: "lifetime=1ms+to+10ms", seconds: 5 }),
+    "&labels=lifetime%3D1ms%2Bto%2B10ms&seconds=5",
+  );
 });
 
 test("a range chooses sizes, both ends included; one that cannot be read leaves none out", () => {
-  const chosen = (sizeFrom: string, sizeTo: string) => [16, 1024, 4096, 4097].filter((size) => acceptsSize({ sizeFrom, sizeTo }, size));
+  const chosen = (sizeFrom: string, sizeTo: string) =>
+    [16, 1024, 4096, 4097].filter((size) => acceptsSize({ sizeFrom, sizeTo }, size));
   assert.deepEqual(chosen("", ""), [16, 1024, 4096, 4097]);
   assert.deepEqual(chosen("1K", "4K"), [1024, 4096]);
   assert.deepEqual(chosen("1025", ""), [4096, 4097]);
   assert.deepEqual(chosen("", "16"), [16]);
   assert.deepEqual(chosen("4K", "1K"), [16, 1024, 4096, 4097]);
-  assert.deepEqual([["", ""], ["0", ""], ["x", "1K"], ["4K", "1K"], ["1K", ""], ["", "1K"]].map(([sizeFrom, sizeTo]) => acceptsAllSizes({ sizeFrom: sizeFrom!, sizeTo: sizeTo! })), [true, true, true, true, false, false]);
+  assert.deepEqual(
+    [
+      ["", ""],
+      ["0", ""],
+      ["x", "1K"],
+      ["4K", "1K"],
+      ["1K", ""],
+      ["", "1K"],
+    ].map(([sizeFrom, sizeTo]) => acceptsAllSizes({ sizeFrom: sizeFrom!, sizeTo: sizeTo! })),
+    [true, true, true, true, false, false],
+  );
 });
 
 test("threads are asked for by any expression: the server says which it can read", () => {
@@ -39,8 +69,15 @@ test("threads are asked for by any expression: the server says which it can read
 test("what a profile does not tell of its rows is named", () => {
   const labels = { most: 0, texts: { pool: ["a"] } };
   assert.deepEqual(unsupportedFilters(NONE, labels), []);
-  assert.deepEqual(unsupportedFilters({ ...NONE, sizeFrom: "4K", labels: "pool=a&lifetime=alive", thread: "w" }, labels), ["size", "lifetime", "thread"]);
-  assert.deepEqual(unsupportedFilters({ ...NONE, sizeFrom: "x", thread: "w" }, { most: 16, texts: { thread: [] } }), [], "a range that cannot be read leaves nothing out");
+  assert.deepEqual(
+    unsupportedFilters({ ...NONE, sizeFrom: "4K", labels: "pool=a&lifetime=alive", thread: "w" }, labels),
+    ["size", "lifetime", "thread"],
+  );
+  assert.deepEqual(
+    unsupportedFilters({ ...NONE, sizeFrom: "x", thread: "w" }, { most: 16, texts: { thread: [] } }),
+    [],
+    "a range that cannot be read leaves nothing out",
+  );
 });
 
 test("a label is set, changed and taken away", () => {

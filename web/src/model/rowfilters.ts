@@ -43,7 +43,11 @@ export function acceptsSize(rows: Pick<RowFilter, "sizeFrom" | "sizeTo">, bytes:
 export function rowQuery(rows: RowFilter): string {
   const query = new URLSearchParams();
   if (isValidRange(rows)) {
-    for (const [name, text] of [["size_from", rows.sizeFrom], ["size_to", rows.sizeTo]] as const) if (parseBytes(text)) query.set(name, String(parseBytes(text)));
+    for (const [name, text] of [
+      ["size_from", rows.sizeFrom],
+      ["size_to", rows.sizeTo],
+    ] as const)
+      if (parseBytes(text)) query.set(name, String(parseBytes(text)));
   }
   if (rows.labels) query.set("labels", rows.labels);
   if (rows.thread) query.set("thread", rows.thread);
@@ -52,10 +56,15 @@ export function rowQuery(rows: RowFilter): string {
 }
 
 /** The filters for properties that no row of the profile has, so that no row passes. */
-export function unsupportedFilters(rows: RowFilter, labels: { most: number; texts: Record<string, string[]> }): string[] {
+export function unsupportedFilters(
+  rows: RowFilter,
+  labels: { most: number; texts: Record<string, string[]> },
+): string[] {
   return [
     ...(!acceptsAllSizes(rows) && labels.most === 0 ? ["size"] : []),
-    ...[...new URLSearchParams(rows.labels).keys(), ...(rows.thread ? ["thread"] : [])].filter((name) => !labels.texts[name]),
+    ...[...new URLSearchParams(rows.labels).keys(), ...(rows.thread ? ["thread"] : [])].filter(
+      (name) => !labels.texts[name],
+    ),
   ];
 }
 

@@ -30,7 +30,15 @@ export function valuesOf(points: (Point | Gap)[], of: (point: Point) => number):
 export function ratePerSecond(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
   const since = (i: number) => {
     const [before, point] = [points[i - 1], points[i]];
-    if (!before || !point || before.run === null || point.run === null || point.run !== before.run || point.t <= before.t) return null;
+    if (
+      !before ||
+      !point ||
+      before.run === null ||
+      point.run === null ||
+      point.run !== before.run ||
+      point.t <= before.t
+    )
+      return null;
     return Math.max(0, (1000 * (of(point) - of(before))) / (point.t - before.t));
   };
   return points.map((point, i) => (point.run === null ? null : (since(i) ?? since(i + 1) ?? 0)));
@@ -56,5 +64,9 @@ export function sparkline(values: number[], times: number[], width: number, heig
   const most = Math.max(1, ...values);
   const begin = times[0] ?? 0;
   const length = Math.max(1, (times[times.length - 1] ?? 0) - begin);
-  return values.map((value, i) => `${((times[i]! - begin) / length) * (width - 2) + 1},${height - 1 - (value / most) * (height - 3)}`).join(" ");
+  return values
+    .map(
+      (value, i) => `${((times[i]! - begin) / length) * (width - 2) + 1},${height - 1 - (value / most) * (height - 3)}`,
+    )
+    .join(" ");
 }

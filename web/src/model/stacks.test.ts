@@ -1,16 +1,63 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../answers.ts";
-import { type SelectedStack, type Node, type TreeOptions, splitAt, findNode, callersOfHolder, memoryHolders, acceptsAll, packTexts, selectStacks, searchMatches, sortStacks, pathOf, functionTable, unpackText, sumStacks, callTree as treeOf, patternError } from "./stacks.ts";
+import {
+  acceptsAll,
+  callersOfHolder,
+  findNode,
+  functionTable,
+  memoryHolders,
+  type Node,
+  packTexts,
+  pathOf,
+  patternError,
+  type SelectedStack,
+  searchMatches,
+  selectStacks,
+  sortStacks,
+  splitAt,
+  sumStacks,
+  type TreeOptions,
+  callTree as treeOf,
+  unpackText,
+} from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
-  types: [{ name: "inuse_objects", unit: "objects", what: "" }, { name: "inuse_space", unit: "bytes", what: "" }],
-  default: 1, period: 1, t: 0, comments: null, errors: [0, 0],
-  frames: [{ n: "main", m: "a.out" }, { n: "parse", m: "a.out" }, { n: "node", m: "lib.so" }, { n: "serve", m: "a.out" }, { n: "cache", m: "lib.so" }],
-  stacks: [[0, 1, 2], [0, 3, 3, 4], [0, 3], [0, 1]],
-  values: [[1, 100], [2, 300], [3, 50], [0, 0]],
-  base: [[1, 40], [2, 300], [0, 0], [4, 70]],
+  types: [
+    { name: "inuse_objects", unit: "objects", what: "" },
+    { name: "inuse_space", unit: "bytes", what: "" },
+  ],
+  default: 1,
+  period: 1,
+  t: 0,
+  comments: null,
+  errors: [0, 0],
+  frames: [
+    { n: "main", m: "a.out" },
+    { n: "parse", m: "a.out" },
+    { n: "node", m: "lib.so" },
+    { n: "serve", m: "a.out" },
+    { n: "cache", m: "lib.so" },
+  ],
+  stacks: [
+    [0, 1, 2],
+    [0, 3, 3, 4],
+    [0, 3],
+    [0, 1],
+  ],
+  values: [
+    [1, 100],
+    [2, 300],
+    [3, 50],
+    [0, 0],
+  ],
+  base: [
+    [1, 40],
+    [2, 300],
+    [0, 0],
+    [4, 70],
+  ],
 };
 
 const tree = (stacks: Stacks, all: SelectedStack[], shape?: TreeOptions) => treeOf(sortStacks(stacks, all, shape));
@@ -37,7 +84,10 @@ test("filters choose stacks, and take functions out of them", () => {
   assert.deepEqual(selectStacks(STACKS, 1, { hide: "^serve$" })[1]!.frames, [0, 4]);
   assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "(" })).value, 450, "half typed: no filter yet");
   const said = (why: string) => `: expected a regular expression, read as JavaScript does: ${why}`;
-  assert.deepEqual(["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => patternError("focus", text)), ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""]);
+  assert.deepEqual(
+    ["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => patternError("focus", text)),
+    ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""],
+  );
 });
 
 test("what a search finds is counted once, however many functions of a stack match", () => {
@@ -57,22 +107,54 @@ test("a recursive function counts once", () => {
 
 test("who holds memory is the function that uses the library, not the library", () => {
   const frames = STACKS.frames.map((frame) => ({ ...frame, p: frame.n === "node" || frame.n === "cache" }));
-  assert.deepEqual(memoryHolders({ ...STACKS, frames }, selectStacks(STACKS, 1)), [{ name: "serve", value: 350 }, { name: "parse", value: 100 }]);
+  assert.deepEqual(memoryHolders({ ...STACKS, frames }, selectStacks(STACKS, 1)), [
+    { name: "serve", value: 350 },
+    { name: "parse", value: 100 },
+  ]);
   const all = STACKS.frames.map((frame) => ({ ...frame, p: true }));
-  assert.deepEqual(memoryHolders({ ...STACKS, frames: all }, selectStacks(STACKS, 1))[0], { name: "cache", value: 300 }, "nobody else is there");
-  assert.deepEqual(memoryHolders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [{ name: "(no stack)", value: 5 }]);
+  assert.deepEqual(
+    memoryHolders({ ...STACKS, frames: all }, selectStacks(STACKS, 1))[0],
+    { name: "cache", value: 300 },
+    "nobody else is there",
+  );
+  assert.deepEqual(memoryHolders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [
+    { name: "(no stack)", value: 5 },
+  ]);
 });
 
 test("a helper holds for those who call it", () => {
   const stacks: Stacks = {
     ...STACKS,
-    frames: [{ n: "main" }, { n: "parse" }, { n: "serve" }, { n: "filled" }, { n: "std::function", p: true }, { n: "std::vector", p: true }],
+    frames: [
+      { n: "main" },
+      { n: "parse" },
+      { n: "serve" },
+      { n: "filled" },
+      { n: "std::function", p: true },
+      { n: "std::vector", p: true },
+    ],
     // Direct, through a library, recursive, and from main itself.
-    stacks: [[0, 1, 3], [0, 2, 4, 3, 5], [0, 1, 3, 3], [0, 3], [0, 1]],
-    values: [[1, 10], [1, 70], [1, 30], [1, 5], [1, 1000]],
+    stacks: [
+      [0, 1, 3],
+      [0, 2, 4, 3, 5],
+      [0, 1, 3, 3],
+      [0, 3],
+      [0, 1],
+    ],
+    values: [
+      [1, 10],
+      [1, 70],
+      [1, 30],
+      [1, 5],
+      [1, 1000],
+    ],
   };
   const all = selectStacks(stacks, 1);
-  assert.deepEqual(callersOfHolder(stacks, all, "filled"), [{ name: "serve", value: 70 }, { name: "parse", value: 40 }, { name: "main", value: 5 }]);
+  assert.deepEqual(callersOfHolder(stacks, all, "filled"), [
+    { name: "serve", value: 70 },
+    { name: "parse", value: 40 },
+    { name: "main", value: 5 },
+  ]);
   assert.deepEqual(callersOfHolder(stacks, all, "parse"), [], "it has one caller: that says nothing");
   assert.deepEqual(callersOfHolder(stacks, all, "main"), []);
 });
@@ -83,44 +165,81 @@ test("the tree folds recursion and turns around", () => {
   assert.equal(serve(tree(STACKS, all)).children[0]!.name, "serve");
   assert.equal(serve(tree(STACKS, all, { folded: "direct" })).children[0]!.name, "cache");
   const inverted = tree(STACKS, all, { inverted: true });
-  assert.deepEqual(inverted.children.map((one) => one.name), ["cache", "node", "parse", "serve"]);
+  assert.deepEqual(
+    inverted.children.map((one) => one.name),
+    ["cache", "node", "parse", "serve"],
+  );
   check(inverted);
 });
 
 test("texts are what they were, also empty ones", () => {
   const texts = ["", "a", "\n", "ünï → 𝄞", ""];
   const joined = packTexts(texts);
-  assert.deepEqual(texts.map((_, i) => unpackText(joined, i)), texts);
+  assert.deepEqual(
+    texts.map((_, i) => unpackText(joined, i)),
+    texts,
+  );
 });
 
 // f → g → f → g → f → h and f → g → f, which when folded consist of the memory of f, and the memory of h for f.
 const INDIRECT: Stacks = {
-  ...STACKS, frames: [{ n: "main" }, { n: "f" }, { n: "g" }, { n: "h" }],
-  stacks: [[0, 1, 2, 1, 2, 1, 3], [0, 1, 2, 1], [0, 1, 1, 2]], values: [[1, 100], [1, 30], [1, 7]], base: undefined,
+  ...STACKS,
+  frames: [{ n: "main" }, { n: "f" }, { n: "g" }, { n: "h" }],
+  stacks: [
+    [0, 1, 2, 1, 2, 1, 3],
+    [0, 1, 2, 1],
+    [0, 1, 1, 2],
+  ],
+  values: [
+    [1, 100],
+    [1, 30],
+    [1, 7],
+  ],
+  base: undefined,
 };
 
 test("recursion by way of other functions is folded, each function's bytes counted once", () => {
   const all = selectStacks(INDIRECT, 1);
-  const told = (node: Node): string => `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(told).join(", ")})` : ""}`;
+  const told = (node: Node): string =>
+    `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(told).join(", ")})` : ""}`;
   assert.equal(told(tree(INDIRECT, all, { folded: "all" })), "all 137/0 (main 137/0 (f 137/30 (g 7/7, h 100/100)))");
-  assert.equal(told(tree(INDIRECT, all, { folded: "all", inverted: true })), "all 137/0 (f 30/0 (main 30/30), g 7/0 (f 7/0 (main 7/7)), h 100/0 (f 100/0 (main 100/100)))");
-  assert.equal(told(tree(INDIRECT, all, { folded: "direct" })), "all 137/0 (main 137/0 (f 137/0 (g 137/7 (f 130/30 (g 100/0 (f 100/0 (h 100/100)))))))");
+  assert.equal(
+    told(tree(INDIRECT, all, { folded: "all", inverted: true })),
+    "all 137/0 (f 30/0 (main 30/30), g 7/0 (f 7/0 (main 7/7)), h 100/0 (f 100/0 (main 100/100)))",
+  );
+  assert.equal(
+    told(tree(INDIRECT, all, { folded: "direct" })),
+    "all 137/0 (main 137/0 (f 137/0 (g 137/7 (f 130/30 (g 100/0 (f 100/0 (h 100/100)))))))",
+  );
 });
 
-const SHAPES: TreeOptions[] = (["", "direct", "all"] as const).flatMap((folded) => [{ folded }, { folded, inverted: true }]);
+const SHAPES: TreeOptions[] = (["", "direct", "all"] as const).flatMap((folded) => [
+  { folded },
+  { folded, inverted: true },
+]);
 
 /** A tree built step by step, as the reference for each node. */
-function grown(profile: Stacks, all: SelectedStack[], shape: TreeOptions): Map<string, [number, number, number, number]> {
+function grown(
+  profile: Stacks,
+  all: SelectedStack[],
+  shape: TreeOptions,
+): Map<string, [number, number, number, number]> {
   const nodes = new Map<string, [number, number, number, number]>();
   for (const line of all) {
     let names = line.frames.map((index) => profile.frames[index]!.n);
     if (shape.folded === "direct") names = names.filter((name, i) => name !== names[i - 1]);
-    if (shape.folded === "all") for (let i = 0; i < names.length; i++) names.splice(i + 1, names.lastIndexOf(names[i]!) - i);
+    if (shape.folded === "all")
+      for (let i = 0; i < names.length; i++) names.splice(i + 1, names.lastIndexOf(names[i]!) - i);
     if (shape.inverted) names.reverse();
     for (let depth = 0; depth <= names.length; depth++) {
       const path = names.slice(0, depth).join("\n");
       const node = nodes.get(path) ?? [0, 0, 0, 0];
-      nodes.set(path, [node[0] + line.value, node[1] + (depth === names.length ? line.value : 0), node[2] + Math.abs(line.value), node[3] + line.base]);
+      nodes.set(path, [
+        node[0] + line.value,
+        node[1] + (depth === names.length ? line.value : 0),
+        node[2] + Math.abs(line.value),
+        node[3] + line.base,
+      ]);
     }
   }
   return nodes;
@@ -131,8 +250,15 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
   const next = random(seed);
   for (let round = 0; round < 40; round++) {
     const names = 1 + Math.floor(next() * 6);
-    const frames = Array.from({ length: 12 }, (_, i) => ({ n: `f${i % names}`, l: i, m: `m${i % names}`, f: `${i % names}.cc` }));
-    const stacks = Array.from({ length: Math.floor(next() * 200) }, () => Array.from({ length: Math.floor(next() * 7) }, () => Math.floor(next() * 12)));
+    const frames = Array.from({ length: 12 }, (_, i) => ({
+      n: `f${i % names}`,
+      l: i,
+      m: `m${i % names}`,
+      f: `${i % names}.cc`,
+    }));
+    const stacks = Array.from({ length: Math.floor(next() * 200) }, () =>
+      Array.from({ length: Math.floor(next() * 7) }, () => Math.floor(next() * 12)),
+    );
     const column = () => stacks.map(() => [0, Math.floor(next() * 2000) - 500]);
     const profile: Stacks = { ...STACKS, frames, stacks, values: column(), base: column() };
     const all = selectStacks(profile, 1);
@@ -143,10 +269,16 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
         seen++;
         const path = pathOf(node);
         const about = `seed ${seed}, round ${round}: ${path.join(" ")}`;
-        if (all.length > 0) assert.deepEqual([node.total, node.self, node.weight, node.base], wanted.get(path.join("\n")), about);
+        if (all.length > 0)
+          assert.deepEqual([node.total, node.self, node.weight, node.base], wanted.get(path.join("\n")), about);
         assert.equal(node.depth, path.length, about);
-        if (node.parent) assert.deepEqual([node.module, node.file], [`m${node.name.slice(1)}`, `${node.name.slice(1)}.cc`], about);
-        assert.deepEqual(node.children.map((one) => one.name), [...new Set(node.children.map((one) => one.name))].sort(), about);
+        if (node.parent)
+          assert.deepEqual([node.module, node.file], [`m${node.name.slice(1)}`, `${node.name.slice(1)}.cc`], about);
+        assert.deepEqual(
+          node.children.map((one) => one.name),
+          [...new Set(node.children.map((one) => one.name))].sort(),
+          about,
+        );
         node.children.forEach(walk);
       };
       walk(tree(profile, all, shape));
@@ -167,19 +299,35 @@ test("sums of random profiles agree with the stacks", () => {
   const next = random(seed);
   const frames = Array.from({ length: 20 }, (_, i) => ({ n: `f${i}`, m: `m${i % 3}` }));
   for (let round = 0; round < 50; round++) {
-    const stacks = Array.from({ length: 60 }, () => Array.from({ length: 1 + Math.floor(next() * 8) }, () => Math.floor(next() * 20)));
-    const profile: Stacks = { ...STACKS, frames, stacks, values: stacks.map(() => [0, Math.floor(next() * 1000)]), base: undefined };
+    const stacks = Array.from({ length: 60 }, () =>
+      Array.from({ length: 1 + Math.floor(next() * 8) }, () => Math.floor(next() * 20)),
+    );
+    const profile: Stacks = {
+      ...STACKS,
+      frames,
+      stacks,
+      values: stacks.map(() => [0, Math.floor(next() * 1000)]),
+      base: undefined,
+    };
     const all = selectStacks(profile, 1);
     const sum = sumStacks(all).value;
     const rows = functionTable(profile, all);
-    assert.equal(rows.reduce((flat, row) => flat + row.flat, 0), sum, `seed ${seed}`);
+    assert.equal(
+      rows.reduce((flat, row) => flat + row.flat, 0),
+      sum,
+      `seed ${seed}`,
+    );
     for (const shape of SHAPES) {
       const root = tree(profile, all, shape);
       assert.equal(root.total, sum, `seed ${seed}`);
       check(root);
     }
     const name = `f${Math.floor(next() * 20)}`;
-    assert.equal(sumStacks(splitAt(profile, all, name).callees).value, rows.find((row) => row.name === name)?.cum ?? 0, `seed ${seed}`);
+    assert.equal(
+      sumStacks(splitAt(profile, all, name).callees).value,
+      rows.find((row) => row.name === name)?.cum ?? 0,
+      `seed ${seed}`,
+    );
   }
 });
 
@@ -189,12 +337,34 @@ test("what is chosen is found again in the next tree, with its new figures", () 
   const later: Stacks = { ...STACKS, values: STACKS.values.map(([objects, bytes]) => [objects!, 2 * bytes!]) };
   const again = findNode(tree(later, selectStacks(later, 1)), pathOf(chosen));
   assert.deepEqual([again.name, again.total], ["serve", 2 * chosen.total]);
-  const without: Stacks = { ...STACKS, values: [[1, 100], [0, 0], [0, 0], [0, 0]], base: undefined };
-  assert.equal(findNode(tree(without, selectStacks(without, 1)), pathOf(chosen)).name, "main", "gone: the nearest that is there");
+  const without: Stacks = {
+    ...STACKS,
+    values: [
+      [1, 100],
+      [0, 0],
+      [0, 0],
+      [0, 0],
+    ],
+    base: undefined,
+  };
+  assert.equal(
+    findNode(tree(without, selectStacks(without, 1)), pathOf(chosen)).name,
+    "main",
+    "gone: the nearest that is there",
+  );
 });
 
 test("gains and losses are weighed alike", () => {
-  const since: Stacks = { ...STACKS, values: [[1, 100], [2, -300], [3, 50], [0, 0]], base: undefined };
+  const since: Stacks = {
+    ...STACKS,
+    values: [
+      [1, 100],
+      [2, -300],
+      [3, 50],
+      [0, 0],
+    ],
+    base: undefined,
+  };
   const all = selectStacks(since, 1);
   assert.deepEqual(sumStacks(all), { value: -150, base: 0, weight: 450 });
   const main = tree(since, all).children[0]!;

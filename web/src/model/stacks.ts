@@ -208,9 +208,18 @@ export function sortStacks(stacks: Stacks, all: SelectedStack[], shape: TreeOpti
   const modules = internTexts(stacks.frames.map((frame) => frame.m ?? ""));
   const files = internTexts(stacks.frames.map((frame) => frame.f ?? ""));
   return {
-    begins, frames, order, nameOf: numbers.slice(), names: packTexts(names),
-    moduleOf: modules.numbers, modules: modules.texts, fileOf: files.numbers, files: files.texts,
-    values: sums((line) => line.value), weights: sums((line) => Math.abs(line.value)), bases: sums((line) => line.base),
+    begins,
+    frames,
+    order,
+    nameOf: numbers.slice(),
+    names: packTexts(names),
+    moduleOf: modules.numbers,
+    modules: modules.texts,
+    fileOf: files.numbers,
+    files: files.texts,
+    values: sums((line) => line.value),
+    weights: sums((line) => Math.abs(line.value)),
+    bases: sums((line) => line.base),
   };
 }
 
@@ -355,7 +364,11 @@ export function functionTable(stacks: Stacks, all: SelectedStack[]): FunctionRow
 }
 
 /** The stacks down to a function, and the stacks from it on (for a recursive function, from its outermost call). */
-export function splitAt(stacks: Stacks, all: SelectedStack[], name: string): { callers: SelectedStack[]; callees: SelectedStack[] } {
+export function splitAt(
+  stacks: Stacks,
+  all: SelectedStack[],
+  name: string,
+): { callers: SelectedStack[]; callees: SelectedStack[] } {
   const callers: SelectedStack[] = [];
   const callees: SelectedStack[] = [];
   const isTarget = stacks.frames.map((frame) => frame.n === name);
@@ -432,7 +445,11 @@ export function sumStacks(all: SelectedStack[]): { value: number; base: number; 
  * The value of all stacks with a matching function, each stack once, and the number of matching functions; null
  * without a search.
  */
-export function searchMatches(stacks: Stacks, all: SelectedStack[], search: RegExp | null): { value: number; functions: number } | null {
+export function searchMatches(
+  stacks: Stacks,
+  all: SelectedStack[],
+  search: RegExp | null,
+): { value: number; functions: number } | null {
   if (!search) return null;
   const isMatch = stacks.frames.map((frame) => search.test(frame.n));
   const names = new Set<string>();

@@ -13,7 +13,11 @@ test("the address chooses a column that there is", () => {
 });
 
 test("functions that hold nothing themselves stand by what goes through them", () => {
-  const row = (name: string, flat: number, cum: number) => ({ name, flat, cum, flatBase: 0, cumBase: 0 }) as FunctionRow;
+  const row = (name: string, flat: number, cum: number) =>
+    ({ name, flat, cum, flatBase: 0, cumBase: 0 }) as FunctionRow;
   const rows = [row("small", 0, 1), row("leaf", 5, 5), row("large", 0, 9)];
-  assert.deepEqual(sortRows(rows, "flat", false).map((one) => one.name), ["leaf", "large", "small"]);
+  assert.deepEqual(
+    sortRows(rows, "flat", false).map((one) => one.name),
+    ["leaf", "large", "small"],
+  );
 });

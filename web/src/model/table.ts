@@ -15,7 +15,8 @@ const VALUES: Record<Column, (row: FunctionRow) => number | string> = {
 export function parseSort(sort: string, isComparison: boolean): { by: Column; reversed: boolean } {
   const reversed = sort.startsWith("-");
   const name = reversed ? sort.slice(1) : sort;
-  if (Object.hasOwn(VALUES, name) && (isComparison || !name.endsWith("Change"))) return { by: name as Column, reversed };
+  if (Object.hasOwn(VALUES, name) && (isComparison || !name.endsWith("Change")))
+    return { by: name as Column, reversed };
   return { by: isComparison ? "flatChange" : "flat", reversed: false };
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { nearestPair, nearestIndex, relativePositions } from "./timeline.ts";
+import { nearestIndex, nearestPair, relativePositions } from "./timeline.ts";
 
 test("moments lie where their times are", () => {
   assert.deepEqual(relativePositions([1000, 2000, 5000]), [0, 0.25, 1]);

@@ -2,8 +2,8 @@
 import { useState } from "preact/hooks";
 import type { State } from "../answers.ts";
 import { api } from "../api.ts";
-import { percent } from "../model/format.ts";
 import type { FreeingCoverage } from "../model/deaths.ts";
+import { percent } from "../model/format.ts";
 
 /** How to switch the recording on: by a command, or with a button if the page may set options. */
 function EnableRecording({ state }: { state: State }) {
@@ -29,11 +29,20 @@ function EnableRecording({ state }: { state: State }) {
 export function UnknownFreeingStacks({ freed, state }: { freed: FreeingCoverage; state: State }) {
   if (freed.all === 0 || freed.known >= freed.all) return null;
   const share = freed.known / freed.all;
-  const what = freed.known === 0 ? "The freeing stacks are not recorded" : `The freeing stack is unknown for ${share > 0.99 ? "some" : percent(freed.all - freed.known, freed.all)} of it`;
+  const what =
+    freed.known === 0
+      ? "The freeing stacks are not recorded"
+      : `The freeing stack is unknown for ${share > 0.99 ? "some" : percent(freed.all - freed.known, freed.all)} of it`;
   return (
     <p class="note">
       {what}.{" "}
-      {state.report ? "" : share < 0.9 ? <EnableRecording state={state} /> : "There was no space for more pairs of stacks, or the recording was off at first."}
+      {state.report ? (
+        ""
+      ) : share < 0.9 ? (
+        <EnableRecording state={state} />
+      ) : (
+        "There was no space for more pairs of stacks, or the recording was off at first."
+      )}
     </p>
   );
 }

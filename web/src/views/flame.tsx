@@ -2,12 +2,12 @@
 // zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { moduleColour } from "../draw/colour.ts";
-import { draw, boxAt, layout, modulesOf, svgOf, ROW } from "../draw/flame.ts";
+import { boxAt, draw, layout, modulesOf, ROW, svgOf } from "../draw/flame.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { amount, percent } from "../model/format.ts";
-import { type Node, findNode, pathOf, compilePattern, callTree } from "../model/stacks.ts";
-import type { ProfileInfo, FlameData } from "../viewdata.ts";
+import { callTree, compilePattern, findNode, type Node, pathOf } from "../model/stacks.ts";
 import type { Change, ViewState } from "../state.ts";
+import type { FlameData, ProfileInfo } from "../viewdata.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { TreeControls } from "./treecontrols.tsx";
 
@@ -18,10 +18,14 @@ function neighbour(node: Node, key: string): Node | null {
   const siblings = node.parent?.children ?? [];
   const position = siblings.indexOf(node);
   switch (key) {
-    case "ArrowUp": return node.parent;
-    case "ArrowDown": return node.children.reduce<Node | null>((most, one) => (most && most.total >= one.total ? most : one), null);
-    case "ArrowLeft": return siblings[position - 1] ?? null;
-    case "ArrowRight": return siblings[position + 1] ?? null;
+    case "ArrowUp":
+      return node.parent;
+    case "ArrowDown":
+      return node.children.reduce<Node | null>((most, one) => (most && most.total >= one.total ? most : one), null);
+    case "ArrowLeft":
+      return siblings[position - 1] ?? null;
+    case "ArrowRight":
+      return siblings[position + 1] ?? null;
   }
   return null;
 }
@@ -38,7 +42,19 @@ export function Flame({ about, data, shown, change }: ViewProps<"flame">) {
 }
 
 /** fixed: it cannot be inverted. */
-export function FlameGraph({ about, data, shown, change, fixed = false }: { about: ProfileInfo; data: FlameData; shown: ViewState; change: Change; fixed?: boolean }) {
+export function FlameGraph({
+  about,
+  data,
+  shown,
+  change,
+  fixed = false,
+}: {
+  about: ProfileInfo;
+  data: FlameData;
+  shown: ViewState;
+  change: Change;
+  fixed?: boolean;
+}) {
   const { unit, isComparison } = about;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -89,49 +105,93 @@ export function FlameGraph({ about, data, shown, change, fixed = false }: { abou
   return (
     <section>
       <div class="bar">
-        <label><input type="checkbox" checked={up} onChange={() => change({ flames: !up })} /> flames (root at the bottom)</label>
+        <label>
+          <input type="checkbox" checked={up} onChange={() => change({ flames: !up })} /> flames (root at the bottom)
+        </label>
         {isComparison && (
-          <label>colour by <select value={byChange ? "change" : "module"} onChange={(event) => change({ colour: event.currentTarget.value })}>
-            <option value="change">change</option>
-            <option value="module">module</option>
-          </select></label>
+          <label>
+            colour by{" "}
+            <select
+              value={byChange ? "change" : "module"}
+              onChange={(event) => change({ colour: event.currentTarget.value })}
+            >
+              <option value="change">change</option>
+              <option value="module">module</option>
+            </select>
+          </label>
         )}
         <TreeControls shown={shown} change={change} hideDirection={fixed} />
-        <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
-        <button disabled={!detailNode.parent} onClick={() => change({ view: "callers", function: detailNode.name })}>callers of {detailNode.parent ? "it" : "…"}</button>
-        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, style, (node) => describe(node, whole, unit, isComparison, shown.inverted)), width, height: rows * ROW })} />
+        <button disabled={path.length === 0} onClick={() => zoom(root)}>
+          whole picture
+        </button>
+        <button disabled={!detailNode.parent} onClick={() => change({ view: "callers", function: detailNode.name })}>
+          callers of {detailNode.parent ? "it" : "…"}
+        </button>
+        <SavePicture
+          name="seemalloc.flame"
+          draw={() => ({
+            svg: svgOf(boxes, rows, style, (node) => describe(node, whole, unit, isComparison, shown.inverted)),
+            width,
+            height: rows * ROW,
+          })}
+        />
       </div>
-      <p class="detail" aria-live="polite">{describe(detailNode, whole, unit, isComparison, shown.inverted)}</p>
-      {found && <p class="note matches" role="status">search: {found.functions} {found.functions === 1 ? "function matches" : "functions match"}, with {amount(found.value, unit)}, {percent(found.value, whole)}</p>}
-      <div class="flame-container">
-      <canvas
-        ref={canvas}
-        class="flame"
-        tabIndex={0}
-        role="img"
-        aria-label={`Flame graph of ${boxes.length} frames; the table under Functions has the same figures. Arrows move, Enter zooms, Escape shows all.`}
-        onMouseMove={(event) => setPointer({ x: event.offsetX, y: event.offsetY })}
-        onMouseLeave={() => setPointer(null)}
-        onClick={(event) => {
-          const box = boxUnder(event);
-          if (box) zoom(box.node);
-        }}
-        onKeyDown={key}
-      />
-      {hoveredNode && (
-        <div class="tip" aria-hidden="true" style={{ top: `${pointer!.y + 18}px`, ...(pointer!.x < width / 2 ? { left: `${pointer!.x + 8}px` } : { right: `${width - pointer!.x + 8}px` }) }}>
-          {describe(hoveredNode, whole, unit, isComparison, shown.inverted)}
-          {hoveredNode.parent && <small>{[hoveredNode.file, hoveredNode.module].filter(Boolean).join(", in ")}</small>}
-        </div>
+      <p class="detail" aria-live="polite">
+        {describe(detailNode, whole, unit, isComparison, shown.inverted)}
+      </p>
+      {found && (
+        <p class="note matches" role="status">
+          search: {found.functions} {found.functions === 1 ? "function matches" : "functions match"}, with{" "}
+          {amount(found.value, unit)}, {percent(found.value, whole)}
+        </p>
       )}
+      <div class="flame-container">
+        <canvas
+          ref={canvas}
+          class="flame"
+          tabIndex={0}
+          role="img"
+          aria-label={`Flame graph of ${boxes.length} frames; the table under Functions has the same figures. Arrows move, Enter zooms, Escape shows all.`}
+          onMouseMove={(event) => setPointer({ x: event.offsetX, y: event.offsetY })}
+          onMouseLeave={() => setPointer(null)}
+          onClick={(event) => {
+            const box = boxUnder(event);
+            if (box) zoom(box.node);
+          }}
+          onKeyDown={key}
+        />
+        {hoveredNode && (
+          <div
+            class="tip"
+            aria-hidden="true"
+            style={{
+              top: `${pointer!.y + 18}px`,
+              ...(pointer!.x < width / 2 ? { left: `${pointer!.x + 8}px` } : { right: `${width - pointer!.x + 8}px` }),
+            }}
+          >
+            {describe(hoveredNode, whole, unit, isComparison, shown.inverted)}
+            {hoveredNode.parent && (
+              <small>{[hoveredNode.file, hoveredNode.module].filter(Boolean).join(", in ")}</small>
+            )}
+          </div>
+        )}
       </div>
       {!byChange && modules.length > 1 && (
         <p class="legend">
-          {modules.slice(0, MAX_MODULES).map((module) => <span key={module} class="entry"><i style={{ background: moduleColour(module, dark) }} />{module || "(no module)"}</span>)}
+          {modules.slice(0, MAX_MODULES).map((module) => (
+            <span key={module} class="entry">
+              <i style={{ background: moduleColour(module, dark) }} />
+              {module || "(no module)"}
+            </span>
+          ))}
           {modules.length > MAX_MODULES && `and ${modules.length - MAX_MODULES} more modules`}
         </p>
       )}
-      {byChange && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}
+      {byChange && (
+        <p class="legend">
+          <span class="grown" /> grown <span class="shrunk" /> shrunk
+        </p>
+      )}
     </section>
   );
 }

@@ -5,7 +5,11 @@ import type { ViewProps } from "../viewprops.ts";
 import { ChunkedRows } from "./chunkedrows.tsx";
 import { Term } from "./term.tsx";
 
-export function Functions({ about: { unit, isComparison, total: sum }, data: { rows, omitted, column: by, reversed }, change }: ViewProps<"functions">) {
+export function Functions({
+  about: { unit, isComparison, total: sum },
+  data: { rows, omitted, column: by, reversed },
+  change,
+}: ViewProps<"functions">) {
   const whole = sum.weight;
   const header = (column: Column, text: preact.ComponentChildren) => (
     <th aria-sort={by !== column ? "none" : (column === "name") === reversed ? "descending" : "ascending"}>
@@ -27,22 +31,32 @@ export function Functions({ about: { unit, isComparison, total: sum }, data: { r
           </tr>
         </thead>
         <tbody>
-          <ChunkedRows rows={rows} chunkSize={100} renderRow={(row) => (
-            <tr key={row.name}>
-              <td>{amount(row.flat, unit)}</td>
-              <td>{percent(row.flat, whole)}</td>
-              <td>{amount(row.cum, unit)}</td>
-              <td>{percent(row.cum, whole)}</td>
-              {isComparison && <td class={changeClass(row.flat - row.flatBase)}>{amount(row.flat - row.flatBase, unit, true)}</td>}
-              {isComparison && <td class={changeClass(row.cum - row.cumBase)}>{amount(row.cum - row.cumBase, unit, true)}</td>}
-              <td class="name">
-                <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button>
-                <small> {row.file || row.module}</small>
-                {isComparison && row.cumBase === 0 && <em> new</em>}
-                {isComparison && row.cum === 0 && <em> gone</em>}
-              </td>
-            </tr>
-          )} />
+          <ChunkedRows
+            rows={rows}
+            chunkSize={100}
+            renderRow={(row) => (
+              <tr key={row.name}>
+                <td>{amount(row.flat, unit)}</td>
+                <td>{percent(row.flat, whole)}</td>
+                <td>{amount(row.cum, unit)}</td>
+                <td>{percent(row.cum, whole)}</td>
+                {isComparison && (
+                  <td class={changeClass(row.flat - row.flatBase)}>{amount(row.flat - row.flatBase, unit, true)}</td>
+                )}
+                {isComparison && (
+                  <td class={changeClass(row.cum - row.cumBase)}>{amount(row.cum - row.cumBase, unit, true)}</td>
+                )}
+                <td class="name">
+                  <button class="link" onClick={() => change({ view: "callers", function: row.name })}>
+                    {row.name}
+                  </button>
+                  <small> {row.file || row.module}</small>
+                  {isComparison && row.cumBase === 0 && <em> new</em>}
+                  {isComparison && row.cum === 0 && <em> gone</em>}
+                </td>
+              </tr>
+            )}
+          />
         </tbody>
       </table>
       {omitted > 0 && <p class="note">{omitted} more: search or filter to see them.</p>}

@@ -7,16 +7,24 @@ import { snapshot } from "../draw/snapshot.ts";
 import { bytes, clock } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
 import { sparkline } from "../model/series.ts";
-import { type Change, type ViewState, useRequest } from "../state.ts";
+import { type Change, useRequest, type ViewState } from "../state.ts";
 import { Path } from "./path.tsx";
 import { SizeRange, ThreadFilter, threadSettings } from "./rowfilters.tsx";
-import { StackFilter, filterQuery } from "./stackfilter.tsx";
+import { filterQuery, StackFilter } from "./stackfilter.tsx";
 
-const WINDOWS: [string, number][] = [["all stored profiles", 0], ["last 10 minutes", 600], ["last minute", 60]];
+const WINDOWS: [string, number][] = [
+  ["all stored profiles", 0],
+  ["last 10 minutes", 600],
+  ["last minute", 60],
+];
 
 function Spark({ values, times }: { values: number[]; times: number[] }) {
   const points = sparkline(values, times, 120, 28);
-  return <svg width="120" height="28" aria-hidden="true"><polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" /></svg>;
+  return (
+    <svg width="120" height="28" aria-hidden="true">
+      <polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" />
+    </svg>
+  );
 }
 
 function certainty(one: Suspect): string {
@@ -27,44 +35,102 @@ function certainty(one: Suspect): string {
 export function Growth({ state, shown, change }: { state: State; shown: ViewState; change: Change }) {
   const seconds = shown.last;
   const table = useRef<HTMLTableElement>(null);
-  const { value: choices } = useRequest(() => (isReport ? Promise.resolve(null) : api.choices()), state.live ? 10_000 : 0, [state.live]);
+  const { value: choices } = useRequest(
+    () => (isReport ? Promise.resolve(null) : api.choices()),
+    state.live ? 10_000 : 0,
+    [state.live],
+  );
   const thread = choices && !choices.threads ? "" : shown.thread;
   // A report has the growth of all rows only.
-  const query = isReport ? filterQuery({ ...shown, module: "" }) : filterQuery(shown) + rowQuery({ ...shown, labels: "", thread, seconds: 0 });
-  const { value, problem } = useRequest(() => api.suspects(seconds, shown.from, shown.until, query), 5000, [seconds, shown.from, shown.until, query]);
+  const query = isReport
+    ? filterQuery({ ...shown, module: "" })
+    : filterQuery(shown) + rowQuery({ ...shown, labels: "", thread, seconds: 0 });
+  const { value, problem } = useRequest(() => api.suspects(seconds, shown.from, shown.until, query), 5000, [
+    seconds,
+    shown.from,
+    shown.until,
+    query,
+  ]);
   return (
     <section>
       <div class="bar">
-        {shown.from === 0 && shown.until === 0 && <label>window <select value={seconds} onChange={(event) => change({ last: Number(event.currentTarget.value) })}>
-          {WINDOWS.map(([name, length]) => <option key={name} value={length}>{name}</option>)}
-        </select></label>}
-        <StackFilter shown={shown} change={change} problem={problem} modules={isReport ? undefined : (choices?.modules ?? [])} />
+        {shown.from === 0 && shown.until === 0 && (
+          <label>
+            window{" "}
+            <select value={seconds} onChange={(event) => change({ last: Number(event.currentTarget.value) })}>
+              {WINDOWS.map(([name, length]) => (
+                <option key={name} value={length}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        <StackFilter
+          shown={shown}
+          change={change}
+          problem={problem}
+          modules={isReport ? undefined : (choices?.modules ?? [])}
+        />
         {!isReport && <SizeRange shown={shown} change={change} />}
-        {choices?.threads && <ThreadFilter names={choices.threads} value={shown.thread} problem={problem} set={(text) => change(threadSettings(state, text))} />}
+        {choices?.threads && (
+          <ThreadFilter
+            names={choices.threads}
+            value={shown.thread}
+            problem={problem}
+            set={(text) => change(threadSettings(state, text))}
+          />
+        )}
         {!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
       </div>
-      {problem && <p class="problem" role="alert">{problem}</p>}
-      {value?.length === 0 && <p class="note">{query ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far, or some of them have no time.</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      {value?.length === 0 && (
+        <p class="note">
+          {query ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far,
+          or some of them have no time.
+        </p>
+      )}
       {thread && state.live && (
-        <p class="note">By thread, from profiles that are taken while this view is open{value?.[0] && `, since ${clock(value[0].times[0]!)}`}: the regular profiles have no threads.</p>
+        <p class="note">
+          By thread, from profiles that are taken while this view is open
+          {value?.[0] && `, since ${clock(value[0].times[0]!)}`}: the regular profiles have no threads.
+        </p>
       )}
       {value && value.length > 0 && (
         <table ref={table} class="figures stacked" style={{ "--columns": 4 }}>
-          <thead><tr><th scope="col">per second</th><th scope="col">holds now</th><th scope="col">certainty</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
+          <thead>
+            <tr>
+              <th scope="col">per second</th>
+              <th scope="col">holds now</th>
+              <th scope="col">certainty</th>
+              <th scope="col">over time</th>
+              <th scope="col">allocated in, called by …</th>
+            </tr>
+          </thead>
           <tbody>
             {value.map((one) => (
               <tr key={one.stack.join()}>
                 <td>{bytes(one.bytes_per_s)}</td>
                 <td>{bytes(one.now)}</td>
                 <td>{certainty(one)}</td>
-                <td><Spark values={one.values} times={one.times} /></td>
-                <td class="name"><Path stack={one.stack} inner={one.inner} change={change} maxNames={8} /></td>
+                <td>
+                  <Spark values={one.values} times={one.times} />
+                </td>
+                <td class="name">
+                  <Path stack={one.stack} inner={one.inner} change={change} maxNames={8} />
+                </td>
               </tr>
             ))}
           </tbody>
         </table>
       )}
-      <p class="note">Per second: the median of the slopes between all pairs of profiles. Certainty: Mann-Kendall test for a trend.</p>
+      <p class="note">
+        Per second: the median of the slopes between all pairs of profiles. Certainty: Mann-Kendall test for a trend.
+      </p>
     </section>
   );
 }

@@ -6,12 +6,12 @@ import { Chart } from "../draw/chart.tsx";
 import { amount, bytes, clock, count, percent } from "../model/format.ts";
 import { mergeGrowth } from "../model/growth.ts";
 import { RESIDENT_PARTS } from "../model/residentparts.ts";
-import { insertGaps, appendPoints, valuesOf, ratePerSecond, timesInSeconds } from "../model/series.ts";
-import { nearestPair } from "../model/timeline.ts";
-import { type ViewData, type ViewResult, viewRequest } from "../viewdata.ts";
-import { useViewData } from "../useviewdata.ts";
+import { appendPoints, insertGaps, ratePerSecond, timesInSeconds, valuesOf } from "../model/series.ts";
 import type { FunctionMemory } from "../model/stacks.ts";
-import { type Change, DEFAULT_STATE, type ViewState, useRequest } from "../state.ts";
+import { nearestPair } from "../model/timeline.ts";
+import { type Change, DEFAULT_STATE, useRequest, type ViewState } from "../state.ts";
+import { useViewData } from "../useviewdata.ts";
+import { type ViewData, type ViewResult, viewRequest } from "../viewdata.ts";
 import { CPU_KIND } from "./cpu.tsx";
 import { Path } from "./path.tsx";
 import { Term } from "./term.tsx";
@@ -52,7 +52,10 @@ function HolderCallers({ callers, whole, change }: { callers: FunctionMemory[]; 
   return callers.map((one, i) => (
     <span key={one.name}>
       {i === 0 ? ": " : ", "}
-      {percent(one.value, whole)} for <button class="link" onClick={() => change({ view: "callers", function: one.name })}>{one.name}</button>
+      {percent(one.value, whole)} for{" "}
+      <button class="link" onClick={() => change({ view: "callers", function: one.name })}>
+        {one.name}
+      </button>
     </span>
   ));
 }
@@ -60,13 +63,20 @@ function HolderCallers({ callers, whole, change }: { callers: FunctionMemory[]; 
 function LargestHolders({ result, change }: { result: ViewResult | null; change: Change }) {
   if (!result) return <p>…</p>;
   const { topHolders } = result.data as ViewData["overview"];
-  const { types, type, total: { weight: whole } } = result.about;
+  const {
+    types,
+    type,
+    total: { weight: whole },
+  } = result.about;
   if (whole === 0) return <p>There are no samples yet: the program has allocated too little.</p>;
   return (
     <ol>
       {topHolders.map((row) => (
         <li key={row.name}>
-          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> {describeHolding(row.value, whole, types[type])}
+          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>
+            {row.name}
+          </button>{" "}
+          {describeHolding(row.value, whole, types[type])}
           <HolderCallers callers={row.callers} whole={whole} change={change} />
         </li>
       ))}
@@ -82,8 +92,8 @@ function FastestGrowth({ suspects, change }: { suspects: Suspect[] | null; chang
     <ol>
       {sure.map((one) => (
         <li key={one.stack.join("\n")}>
-          <Path stack={one.stack} inner={one.inner} change={change} /> grows by{" "}
-          {bytes(one.bytes_per_s)} a second and holds {bytes(one.now)}
+          <Path stack={one.stack} inner={one.inner} change={change} /> grows by {bytes(one.bytes_per_s)} a second and
+          holds {bytes(one.now)}
         </li>
       ))}
     </ol>
@@ -91,12 +101,26 @@ function FastestGrowth({ suspects, change }: { suspects: Suspect[] | null; chang
 }
 
 /** The zoomed time range of the chart, with a link to its changes. */
-function ZoomedRange({ span, shown, change, end }: { span: { from: number; to: number }; shown: ViewState; change: Change; end: () => void }) {
+function ZoomedRange({
+  span,
+  shown,
+  change,
+  end,
+}: {
+  span: { from: number; to: number };
+  shown: ViewState;
+  change: Change;
+  end: () => void;
+}) {
   const [problem, setProblem] = useState("");
   const compare = async () => {
     try {
       const moments = (await api.moments(shown.from, shown.until)).filter((moment) => moment.t > 0);
-      const [one, other] = nearestPair(moments.map((moment) => moment.t), 1000 * span.from, 1000 * span.to);
+      const [one, other] = nearestPair(
+        moments.map((moment) => moment.t),
+        1000 * span.from,
+        1000 * span.to,
+      );
       if (one === other) setProblem("There are fewer than two profiles of this time.");
       else change({ view: "changes", kind: "heap", type: "", base: moments[one]!.id, at: moments[other]!.id });
     } catch (failure) {
@@ -105,21 +129,48 @@ function ZoomedRange({ span, shown, change, end }: { span: { from: number; to: n
   };
   return (
     <div class="bar" role="group" aria-label="Chosen time">
-      {clock(1000 * span.from)} to {clock(1000 * span.to)}: <button onClick={() => void compare()}>changes in this time</button>
+      {clock(1000 * span.from)} to {clock(1000 * span.to)}:{" "}
+      <button onClick={() => void compare()}>changes in this time</button>
       <button onClick={end}>whole time</button>
-      {problem && <span class="problem" role="alert">{problem}</span>}
+      {problem && (
+        <span class="problem" role="alert">
+          {problem}
+        </span>
+      )}
     </div>
   );
 }
 
-export function Overview({ points, state, shown, change }: { points: Point[]; state: State; shown: ViewState; change: Change }) {
+export function Overview({
+  points,
+  state,
+  shown,
+  change,
+}: {
+  points: Point[];
+  state: State;
+  shown: ViewState;
+  change: Change;
+}) {
   const last = points[points.length - 1];
   const [span, setSpan] = useState<{ from: number; to: number } | null>(null);
   const [round, setRound] = useState(0); // of the chart, which is recreated to show everything
   // The largest functions at the end of the displayed time, which may be long ago.
   const hasRange = shown.from !== 0 || shown.until !== 0;
-  const lastMoment = useRequest(async () => (hasRange ? { id: (await api.moments(shown.from, shown.until)).at(-1)?.id ?? 0 } : { id: 0 }), hasRange ? 5000 : 0, [shown.from, shown.until]);
-  const holders = useViewData(lastMoment.value && viewRequest(DEFAULT_STATE, "overview", { kind: "heap", at: lastMoment.value.id, rows: "", isLive: lastMoment.value.id === 0 && state.process && !state.report }));
+  const lastMoment = useRequest(
+    async () => (hasRange ? { id: (await api.moments(shown.from, shown.until)).at(-1)?.id ?? 0 } : { id: 0 }),
+    hasRange ? 5000 : 0,
+    [shown.from, shown.until],
+  );
+  const holders = useViewData(
+    lastMoment.value &&
+      viewRequest(DEFAULT_STATE, "overview", {
+        kind: "heap",
+        at: lastMoment.value.id,
+        rows: "",
+        isLive: lastMoment.value.id === 0 && state.process && !state.report,
+      }),
+  );
   const suspects = useRequest(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
   // In a folder, the values of one process are not connected to those of the next process.
   const series = useMemo(() => insertGaps(points), [points]);
@@ -136,18 +187,41 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
               <span class="swatch" style={{ background: part.colour }} /> {bytes(part.value)} <Term name={part.label} />
             </span>
           ))}
-          {(last.unsure ?? 0) > 0 && <>{" "}(<Term name="estimated" />: the maximum error of each part is {bytes(last.unsure ?? 0)})</>}
+          {(last.unsure ?? 0) > 0 && (
+            <>
+              {" "}
+              (<Term name="estimated" />: the maximum error of each part is {bytes(last.unsure ?? 0)})
+            </>
+          )}
         </p>
       )}
       {state.process && points.length > 0 && (
-        <Chart key={round} title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260} onZoom={setSpan}
-          lines={RESIDENT_PARTS.map((part) => ({ label: part.label, colour: part.colour, values: valuesOf(series, part.of) }))} />
+        <Chart
+          key={round}
+          title="Resident memory, explained"
+          seconds={times}
+          stacked
+          format={bytes}
+          bytes
+          height={260}
+          onZoom={setSpan}
+          lines={RESIDENT_PARTS.map((part) => ({
+            label: part.label,
+            colour: part.colour,
+            values: valuesOf(series, part.of),
+          }))}
+        />
       )}
       {span && (
-        <ZoomedRange span={span} shown={shown} change={change} end={() => {
-          setSpan(null);
-          setRound(round + 1);
-        }} />
+        <ZoomedRange
+          span={span}
+          shown={shown}
+          change={change}
+          end={() => {
+            setSpan(null);
+            setRound(round + 1);
+          }}
+        />
       )}
       <div class="columns">
         <div>
@@ -160,28 +234,76 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
           <FastestGrowth suspects={suspects.value} change={change} />
           {suspects.problem && <p class="problem">{suspects.problem}</p>}
           {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
-            <p><button class="link" onClick={() => change({ view: "flame", kind: CPU_KIND, type: "", at: 0, base: -1, labels: "", thread: "", seconds: 0 })}>CPU time by function</button></p>
+            <p>
+              <button
+                class="link"
+                onClick={() =>
+                  change({
+                    view: "flame",
+                    kind: CPU_KIND,
+                    type: "",
+                    at: 0,
+                    base: -1,
+                    labels: "",
+                    thread: "",
+                    seconds: 0,
+                  })
+                }
+              >
+                CPU time by function
+              </button>
+            </p>
           )}
         </div>
       </div>
       {points.length > 1 && (
         <div class="columns">
           {points.some((point) => point.allocated) && (
-            <Chart title="Allocated per second" seconds={times} format={bytes} bytes lines={[{ label: "allocated", colour: "#2563eb", values: ratePerSecond(series, (p) => p.allocated ?? 0) }]} />
+            <Chart
+              title="Allocated per second"
+              seconds={times}
+              format={bytes}
+              bytes
+              lines={[
+                { label: "allocated", colour: "#2563eb", values: ratePerSecond(series, (p) => p.allocated ?? 0) },
+              ]}
+            />
           )}
-          <Chart title="Page faults per second" caption={<Term name="page faults">Page faults per second</Term>} seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: ratePerSecond(series, (p) => p.faults) }]} />
-          <Chart title="Returned to the OS per second" caption={<Term name="returned to the OS">Returned to the OS per second</Term>} seconds={times} format={bytes} bytes
+          <Chart
+            title="Page faults per second"
+            caption={<Term name="page faults">Page faults per second</Term>}
+            seconds={times}
+            format={count}
+            lines={[{ label: "faults", colour: "#dc2626", values: ratePerSecond(series, (p) => p.faults) }]}
+          />
+          <Chart
+            title="Returned to the OS per second"
+            caption={<Term name="returned to the OS">Returned to the OS per second</Term>}
+            seconds={times}
+            format={bytes}
+            bytes
             lines={[
               { label: "returned", colour: "#16a34a", values: ratePerSecond(series, (p) => p.purged) },
               { label: "refaults", colour: "#dc2626", values: ratePerSecond(series, (p) => p.refaults) },
-            ]} />
-          <Chart title="Slow paths per second" caption={<Term name="slow paths">Slow paths per second</Term>} seconds={times} format={count}
+            ]}
+          />
+          <Chart
+            title="Slow paths per second"
+            caption={<Term name="slow paths">Slow paths per second</Term>}
+            seconds={times}
+            format={count}
             lines={[
               { label: "refills", colour: "#7c3aed", values: ratePerSecond(series, (p) => p.refills) },
               { label: "remote frees", colour: "#ea580c", values: ratePerSecond(series, (p) => p.remote) },
               { label: "lock waits", colour: "#dc2626", values: ratePerSecond(series, (p) => p.lockwaits) },
-            ]} />
-          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#0d9488", values: valuesOf(series, (p) => p.threads) }]} />
+            ]}
+          />
+          <Chart
+            title="Threads"
+            seconds={times}
+            format={count}
+            lines={[{ label: "threads", colour: "#0d9488", values: valuesOf(series, (p) => p.threads) }]}
+          />
         </div>
       )}
     </section>

@@ -3,14 +3,26 @@
 import { MAX_NAMES } from "../model/growth.ts";
 import type { Change } from "../state.ts";
 
-export function Path({ stack, inner = 0, change, maxNames = MAX_NAMES }: { stack: string[]; inner?: number; change: Change; maxNames?: number }) {
+export function Path({
+  stack,
+  inner = 0,
+  change,
+  maxNames = MAX_NAMES,
+}: {
+  stack: string[];
+  inner?: number;
+  change: Change;
+  maxNames?: number;
+}) {
   const names = stack.slice(inner);
   return (
     <span title={stack.join("\n")}>
       {names.slice(0, maxNames).map((name, i) => (
         <span key={i}>
           {i > 0 && <small> ← </small>}
-          <button class="link" onClick={() => change({ view: "callers", function: name })}>{name}</button>
+          <button class="link" onClick={() => change({ view: "callers", function: name })}>
+            {name}
+          </button>
         </span>
       ))}
       {names.length > maxNames && <small> ← …</small>}

@@ -4,18 +4,22 @@ import type { Request, Setting, State } from "../answers.ts";
 import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
-import { bytes, count, duration } from "../model/format.ts";
 import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
-import { groupLarge, wastedShare, sumRequests } from "../model/requests.ts";
-import { acceptsSize, acceptsAllSizes } from "../model/rowfilters.ts";
-import { type Change, type ViewState, useRequest } from "../state.ts";
+import { bytes, count, duration } from "../model/format.ts";
+import { groupLarge, sumRequests, wastedShare } from "../model/requests.ts";
+import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
+import { type Change, useRequest, type ViewState } from "../state.ts";
 import { PROFILE_VIEWS } from "./profile.tsx";
 import { SizeRange } from "./rowfilters.tsx";
-import { Trace } from "./trace.tsx";
 import { Term } from "./term.tsx";
+import { Trace } from "./trace.tsx";
 
 function Problem({ text }: { text: string }) {
-  return text ? <p class="problem" role="alert">{text}</p> : null;
+  return text ? (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  ) : null;
 }
 
 export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
@@ -35,7 +39,9 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
   const requestCells = (one: Request | undefined) => (
     <>
       <td>{one ? count(one.count) : ""}</td>
-      <td class="meter short"><span class="requests" style={{ width: `${(100 * (one?.count ?? 0)) / maxRequests}%` }} /></td>
+      <td class="meter short">
+        <span class="requests" style={{ width: `${(100 * (one?.count ?? 0)) / maxRequests}%` }} />
+      </td>
     </>
   );
   return (
@@ -46,37 +52,119 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
       </div>
       <Problem text={problem} />
       {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
-      {requestsAnswer.value?.length === 0 && <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>}
-      {requestsAnswer.problem ? <p class="note">Requests are not available: {requestsAnswer.problem}.</p> : requestsAnswer.value && all.count > 0 && (
-        <p class="total">About <strong>{count(all.count)}</strong> requests since the start{!acceptsAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Term name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.</p>
+      {requestsAnswer.value?.length === 0 && (
+        <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>
+      )}
+      {requestsAnswer.problem ? (
+        <p class="note">Requests are not available: {requestsAnswer.problem}.</p>
+      ) : (
+        requestsAnswer.value &&
+        all.count > 0 && (
+          <p class="total">
+            About <strong>{count(all.count)}</strong> requests since the start
+            {!acceptsAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on
+            average; <Term name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.
+          </p>
+        )
       )}
       <div ref={tables}>
-      <table class="figures sizes" aria-label="Size classes">
-        <thead><tr><th scope="col"><Term name="size class" /></th><th scope="col"><Term name="span">spans</Term></th><th scope="col">live blocks</th><th scope="col"><Term name="cached" /></th><th scope="col"><Term name="free blocks">free</Term></th><th scope="col">bytes live</th><th scope="col"><Term name="rounding">lost</Term></th><th scope="col">not live</th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free</th><th scope="col"><Term name="requests" /></th><th scope="col" class="name">histogram</th><th scope="col"><Term name="refills" /></th></tr></thead>
-        <tbody>
-          {classes.map((one) => {
-            const whole = one.live + one.cached + one.free;
-            const part = (blocks: number) => `${(100 * one.size * blocks) / most}%`;
-            const request = bySize.get(one.size);
-            const share = wastedShare(request);
-            return (
-              <tr key={one.size}>
-                <td>{bytes(one.size)}</td><td>{count(one.spans)}</td><td>{count(one.live)}</td><td>{count(one.cached)}</td><td>{count(one.free)}</td>
-                <td>{bytes(one.size * one.live)}</td><td>{request && (one.live > 0 ? `${bytes(share * one.size * one.live)}, ${Math.round(100 * share)} %` : `${Math.round(100 * share)} %`)}</td><td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td>
-                <td class="meter"><span class="live" style={{ width: part(one.live) }} /><span class="cached" style={{ width: part(one.cached) }} /><span class="free" style={{ width: part(one.free) }} /></td>
-                {requestCells(request)}<td>{count(one.refills)}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-      {large.length > 0 && (
-        <table class="figures" aria-label="Requests of large blocks">
-          <caption>Larger than all classes: whole pages</caption>
-          <thead><tr><th scope="col">up to</th><th scope="col">requested</th><th scope="col">lost by rounding</th><th scope="col"><Term name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
-          <tbody>{large.map((one) => <tr key={one.size}><td>{bytes(one.size)}</td><td>{bytes(one.requested)}</td><td>{Math.round(100 * wastedShare(one))} %</td>{requestCells(one)}</tr>)}</tbody>
+        <table class="figures sizes" aria-label="Size classes">
+          <thead>
+            <tr>
+              <th scope="col">
+                <Term name="size class" />
+              </th>
+              <th scope="col">
+                <Term name="span">spans</Term>
+              </th>
+              <th scope="col">live blocks</th>
+              <th scope="col">
+                <Term name="cached" />
+              </th>
+              <th scope="col">
+                <Term name="free blocks">free</Term>
+              </th>
+              <th scope="col">bytes live</th>
+              <th scope="col">
+                <Term name="rounding">lost</Term>
+              </th>
+              <th scope="col">not live</th>
+              <th scope="col">
+                <span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" />{" "}
+                free
+              </th>
+              <th scope="col">
+                <Term name="requests" />
+              </th>
+              <th scope="col" class="name">
+                histogram
+              </th>
+              <th scope="col">
+                <Term name="refills" />
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {classes.map((one) => {
+              const whole = one.live + one.cached + one.free;
+              const part = (blocks: number) => `${(100 * one.size * blocks) / most}%`;
+              const request = bySize.get(one.size);
+              const share = wastedShare(request);
+              return (
+                <tr key={one.size}>
+                  <td>{bytes(one.size)}</td>
+                  <td>{count(one.spans)}</td>
+                  <td>{count(one.live)}</td>
+                  <td>{count(one.cached)}</td>
+                  <td>{count(one.free)}</td>
+                  <td>{bytes(one.size * one.live)}</td>
+                  <td>
+                    {request &&
+                      (one.live > 0
+                        ? `${bytes(share * one.size * one.live)}, ${Math.round(100 * share)} %`
+                        : `${Math.round(100 * share)} %`)}
+                  </td>
+                  <td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td>
+                  <td class="meter">
+                    <span class="live" style={{ width: part(one.live) }} />
+                    <span class="cached" style={{ width: part(one.cached) }} />
+                    <span class="free" style={{ width: part(one.free) }} />
+                  </td>
+                  {requestCells(request)}
+                  <td>{count(one.refills)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
         </table>
-      )}
+        {large.length > 0 && (
+          <table class="figures" aria-label="Requests of large blocks">
+            <caption>Larger than all classes: whole pages</caption>
+            <thead>
+              <tr>
+                <th scope="col">up to</th>
+                <th scope="col">requested</th>
+                <th scope="col">lost by rounding</th>
+                <th scope="col">
+                  <Term name="requests" />
+                </th>
+                <th scope="col" class="name">
+                  as a histogram
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {large.map((one) => (
+                <tr key={one.size}>
+                  <td>{bytes(one.size)}</td>
+                  <td>{bytes(one.requested)}</td>
+                  <td>{Math.round(100 * wastedShare(one))} %</td>
+                  {requestCells(one)}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
       </div>
     </section>
   );
@@ -89,20 +177,47 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: ViewStat
     <section>
       <Problem text={problem} />
       {value && (
-        <p>Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms; {bytes(value.purge.given_back)} have been returned to the OS,{" "}
-          {bytes(value.system.refault_bytes)} of it were reused soon (<Term name="refault">refaults</Term>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
+        <p>
+          Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms;{" "}
+          {bytes(value.purge.given_back)} have been returned to the OS, {bytes(value.system.refault_bytes)} of it were
+          reused soon (<Term name="refault">refaults</Term>). Page faults: {count(value.system.minor_faults)} minor,{" "}
+          {count(value.system.major_faults)} from disk.
+        </p>
       )}
       <table class="figures stacked calls" style={{ "--columns": 5 }}>
-        <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Term name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
+        <thead>
+          <tr>
+            <th scope="col" class="name">
+              call
+            </th>
+            <th scope="col" class="name">
+              <Term name="reason" />
+            </th>
+            <th scope="col">calls</th>
+            <th scope="col">bytes</th>
+            <th scope="col">refused</th>
+            <th scope="col">time</th>
+            <th scope="col">per call</th>
+          </tr>
+        </thead>
         <tbody>
           {calls.map((one) => (
             <tr key={one.call + one.reason}>
-              <td class="name">{one.call}</td><td class="name">{one.reason}</td><td>{count(one.calls)}</td><td>{bytes(one.bytes)}</td><td>{count(one.refused)}</td><td>{duration(one.ns)}</td><td>{duration(one.ns / Math.max(1, one.calls))}</td>
+              <td class="name">{one.call}</td>
+              <td class="name">{one.reason}</td>
+              <td>{count(one.calls)}</td>
+              <td>{bytes(one.bytes)}</td>
+              <td>{count(one.refused)}</td>
+              <td>{duration(one.ns)}</td>
+              <td>{duration(one.ns / Math.max(1, one.calls))}</td>
             </tr>
           ))}
         </tbody>
       </table>
-      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and its cause{live ? ", as this does:" : "."}</p>
+      <p class="note">
+        Since the start of the process; calls with the reason "report" were made for this page.{" "}
+        <code>seemalloc trace PID</code> shows each call and its cause{live ? ", as this does:" : "."}
+      </p>
       {live && <Trace shown={shown} change={change} />}
     </section>
   );
@@ -119,7 +234,18 @@ function findingView(id: string, state: State): Partial<ViewState> | undefined {
   if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
   // A profile that can no longer be taken is not requested.
   const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);
-  return { view, at: 0, base: -1, labels: "", thread: "", seconds: 0, sizeFrom: "", sizeTo: "", kind: has ? kind : "heap", type: has ? type : "" };
+  return {
+    view,
+    at: 0,
+    base: -1,
+    labels: "",
+    thread: "",
+    seconds: 0,
+    sizeFrom: "",
+    sizeTo: "",
+    kind: has ? kind : "heap",
+    type: has ? type : "",
+  };
 }
 
 export function Doctor({ state, change }: { state: State; change: Change }) {
@@ -127,21 +253,60 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
   const { value, problem } = useRequest(api.doctor, 0, [round]);
   return (
     <section>
-      {state.live ? <div class="bar"><button onClick={() => setRound(round + 1)}>check again</button> doctor takes two snapshots, two seconds apart</div>
-        : !state.report && <p class="note">State at doctor's last check.</p>}
+      {state.live ? (
+        <div class="bar">
+          <button onClick={() => setRound(round + 1)}>check again</button> doctor takes two snapshots, two seconds apart
+        </div>
+      ) : (
+        !state.report && <p class="note">State at doctor's last check.</p>
+      )}
       <Problem text={problem} />
       {!value && !problem && <p>Checking …</p>}
       {value && !value.findings?.length && <p class="good">No problem found in {value.seconds.toFixed(1)} s.</p>}
-      {value && <p class="note">Doctor checks how memory is used, and does not search for leaks: for growth see <button class="link" onClick={() => change({ view: "growth" })}>Growth</button>.</p>}
+      {value && (
+        <p class="note">
+          Doctor checks how memory is used, and does not search for leaks: for growth see{" "}
+          <button class="link" onClick={() => change({ view: "growth" })}>
+            Growth
+          </button>
+          .
+        </p>
+      )}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>
-          <h2>{one.title}: {one.figure}</h2>
+          <h2>
+            {one.title}: {one.figure}
+          </h2>
           <p>{one.why}</p>
-          <ul>{one.change.map((text) => <li key={text}>{text}</li>)}</ul>
+          <ul>
+            {one.change.map((text) => (
+              <li key={text}>{text}</li>
+            ))}
+          </ul>
           {one.sites && one.sites.length > 0 && (
             <>
               <p>{one.places}:</p>
-              <ol>{one.sites.map((site) => <li key={site.place}><button class="link" onClick={() => change({ ...findingView("samples-lost", state), view: "callers", function: functionAt(site.place) })}>{site.place}</button> <small>{bytes(site.bytes)}, {Math.round(100 * site.share)} %</small></li>)}</ol>
+              <ol>
+                {one.sites.map((site) => (
+                  <li key={site.place}>
+                    <button
+                      class="link"
+                      onClick={() =>
+                        change({
+                          ...findingView("samples-lost", state),
+                          view: "callers",
+                          function: functionAt(site.place),
+                        })
+                      }
+                    >
+                      {site.place}
+                    </button>{" "}
+                    <small>
+                      {bytes(site.bytes)}, {Math.round(100 * site.share)} %
+                    </small>
+                  </li>
+                ))}
+              </ol>
             </>
           )}
           {findingView(one.id, state) && <button onClick={() => change(findingView(one.id, state)!)}>show it</button>}
@@ -150,7 +315,16 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
       {value && (
         <details>
           <summary>Checked values</summary>
-          <table class="figures"><tbody>{value.looked_at.map((one) => <tr key={one.id}><td class="name">{one.what}</td><td class="name">{one.missing || one.seen}</td></tr>)}</tbody></table>
+          <table class="figures">
+            <tbody>
+              {value.looked_at.map((one) => (
+                <tr key={one.id}>
+                  <td class="name">{one.what}</td>
+                  <td class="name">{one.missing || one.seen}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
         </details>
       )}
     </section>
@@ -170,17 +344,33 @@ function SettingRow({ setting, canSet, done }: { setting: Setting; canSet: boole
   };
   return (
     <tr>
-      <td class="name"><code>{setting.name}</code></td>
+      <td class="name">
+        <code>{setting.name}</code>
+      </td>
       <td class="name">
         {canSet && setting.any ? (
-          <form onSubmit={(event) => { event.preventDefault(); void save(); }}>
-            <input aria-label={setting.name} value={text ?? setting.value} placeholder={setting.expected} onInput={(event) => setText(event.currentTarget.value)} />
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              void save();
+            }}
+          >
+            <input
+              aria-label={setting.name}
+              value={text ?? setting.value}
+              placeholder={setting.expected}
+              onInput={(event) => setText(event.currentTarget.value)}
+            />
             {text !== null && text !== setting.value && <button>set</button>}
           </form>
-        ) : setting.value || "(empty)"}
+        ) : (
+          setting.value || "(empty)"
+        )}
         {setting.value !== setting.default && <small> default {setting.default || "(empty)"}</small>}
       </td>
-      <td class="name"><small>{setting.help}</small></td>
+      <td class="name">
+        <small>{setting.help}</small>
+      </td>
     </tr>
   );
 }
@@ -202,15 +392,37 @@ export function Settings({ state }: { state: State }) {
   };
   return (
     <section>
-      {state.report ? <p class="note">Values at the time of this report.</p> : (
-        <p><a href="api/report" download>Save a report of this page</a>: one file that opens without seemalloc and without a network.</p>
+      {state.report ? (
+        <p class="note">Values at the time of this report.</p>
+      ) : (
+        <p>
+          <a href="api/report" download>
+            Save a report of this page
+          </a>
+          : one file that opens without seemalloc and without a network.
+        </p>
       )}
       {!state.live && !state.report && <p class="note">Values of the last query.</p>}
-      {state.live && state.allow_set && <div class="bar"><button onClick={purge}>return free memory now</button></div>}
-      {state.live && !state.allow_set && <p class="note">Read-only page: start <code>seemalloc web</code> with <code>--allow-set</code> to change the process from here.</p>}
+      {state.live && state.allow_set && (
+        <div class="bar">
+          <button onClick={purge}>return free memory now</button>
+        </div>
+      )}
+      {state.live && !state.allow_set && (
+        <p class="note">
+          Read-only page: start <code>seemalloc web</code> with <code>--allow-set</code> to change the process from
+          here.
+        </p>
+      )}
       <Problem text={problem} />
       <p aria-live="polite">{message}</p>
-      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <SettingRow key={one.name} setting={one} canSet={state.allow_set && state.live} done={done} />)}</tbody></table>
+      <table class="figures settings stacked" style={{ "--columns": 2 }}>
+        <tbody>
+          {value?.map((one) => (
+            <SettingRow key={one.name} setting={one} canSet={state.allow_set && state.live} done={done} />
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }

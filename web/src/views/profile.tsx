@@ -2,17 +2,17 @@
 import { useMemo, useState } from "preact/hooks";
 import type { CPU, Moment, State } from "../answers.ts";
 import { api } from "../api.ts";
-import { type ProfileInfo, type ViewData, viewRequest } from "../viewdata.ts";
-import { useViewData } from "../useviewdata.ts";
-import { amount, bytes, clock, plusMinus, differenceError } from "../model/format.ts";
 import { FREED_BY_FRAME } from "../model/deaths.ts";
-import { patternError } from "../model/stacks.ts";
+import { amount, bytes, clock, differenceError, plusMinus } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
-import { type Change, type ViewState, useRequest } from "../state.ts";
+import { patternError } from "../model/stacks.ts";
+import { type Change, useRequest, type ViewState } from "../state.ts";
+import { useViewData } from "../useviewdata.ts";
+import { type ProfileInfo, type ViewData, viewRequest } from "../viewdata.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
-import { CPUTime, CPU_KIND, NoCPUSamples } from "./cpu.tsx";
+import { CPU_KIND, CPUTime, NoCPUSamples } from "./cpu.tsx";
 import { UnknownFreeingStacks } from "./deaths.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
@@ -74,11 +74,18 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
   const type = about?.types[about.type]?.name ?? "";
   const text = (name: (typeof PATTERNS)[number], help: string) => (
     <label title={help}>
-      {name} <input value={shown[name]} aria-invalid={!!patternError(name, shown[name])} size={14} onInput={(event) => change({ [name]: event.currentTarget.value })} />
+      {name}{" "}
+      <input
+        value={shown[name]}
+        aria-invalid={!!patternError(name, shown[name])}
+        size={14}
+        onInput={(event) => change({ [name]: event.currentTarget.value })}
+      />
     </label>
   );
   // A selected moment outside the listed time.
-  const unlistedOption = (id: number) => id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
+  const unlistedOption = (id: number) =>
+    id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
   const [error, setError] = useState("");
   const compareFromNow = async () => {
     try {
@@ -91,52 +98,152 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
   const isHeap = shown.kind === "heap"; // other kinds are taken on request
   // On a phone they would fill the screen.
   const [isExpanded, setExpanded] = useState(() => !matchMedia("(max-width: 700px)").matches);
-  const filterCount = [shown.focus, shown.ignore, shown.hide, shown.module, shown.sizeFrom, shown.sizeTo, shown.labels, shown.thread, shown.seconds, shown.search].filter(Boolean).length;
+  const filterCount = [
+    shown.focus,
+    shown.ignore,
+    shown.hide,
+    shown.module,
+    shown.sizeFrom,
+    shown.sizeTo,
+    shown.labels,
+    shown.thread,
+    shown.seconds,
+    shown.search,
+  ].filter(Boolean).length;
   const patternErrors = PATTERNS.map((name) => patternError(name, shown[name])).filter(Boolean);
   return (
     <>
-    <div class="bar controls">
-      {(state.kinds?.length ?? 0) > 1 && (
-        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0, labels: "", thread: "", seconds: 0 })}>
-          {state.kinds!.map((kind) => <option key={kind.name} value={kind.name} title={kind.what}>{kind.name}</option>)}
-        </select></label>
-      )}
-      <label>shows <select value={shown.type || type} onChange={(event) => change({ type: event.currentTarget.value })}>
-        {about?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
-      </select></label>
-      {isHeap && <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
-        <option value={0}>{state.live ? "now (live)" : "the last one"}</option>
-        {unlistedOption(shown.at)}
-        {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
-      </select></label>}
-      {isHeap && <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
-        <option value={-1}>nothing</option>
-        {unlistedOption(shown.base)}
-        {moments.map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
-      </select></label>}
-      {isHeap && state.live && <button onClick={compareFromNow} title="Stores a profile now, and shows the changes from now on">compare from now on</button>}
-      {error && <span class="problem" role="alert">{error}</span>}
-      <button class="toggle-filters" aria-expanded={isExpanded} onClick={() => setExpanded(!isExpanded)}>filters and formats{filterCount > 0 && ` (${filterCount})`}</button>
-      {isExpanded && <>
-      {text("focus", "Only stacks with a function that matches this regular expression")}
-      {text("ignore", "No stacks with a function that matches")}
-      {text("hide", "Removes matching functions from the stacks")}
-      <label>module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
-        <option value="">all</option>
-        {about?.modules.map((name) => <option key={name}>{name}</option>)}
-      </select></label>
-      <RowFilters state={state} labels={about?.labels} shown={shown} change={change} problem={problem} />
-      {text("search", "Marks functions that match")}
-      {!state.report && <label>save as <select value="" onChange={(event) => {
-        const format = event.currentTarget.value;
-        location.href = format === "report" ? "api/report" : download(shown, format);
-        event.currentTarget.value = "";
-      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report" title="This page in one file, which opens without seemalloc">report of this page</option></select></label>}
-      {!!state.report && <span class="note" title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles">no disassembly, no other formats in a report</span>}
-      {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
-      </>}
-    </div>
-    {patternErrors.map((text) => <p key={text} class="problem" role="status">{text}. Until it is valid it is ignored.</p>)}
+      <div class="bar controls">
+        {(state.kinds?.length ?? 0) > 1 && (
+          <label>
+            profile{" "}
+            <select
+              value={shown.kind}
+              onChange={(event) =>
+                change({
+                  kind: event.currentTarget.value,
+                  type: "",
+                  base: -1,
+                  at: 0,
+                  labels: "",
+                  thread: "",
+                  seconds: 0,
+                })
+              }
+            >
+              {state.kinds!.map((kind) => (
+                <option key={kind.name} value={kind.name} title={kind.what}>
+                  {kind.name}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        <label>
+          shows{" "}
+          <select value={shown.type || type} onChange={(event) => change({ type: event.currentTarget.value })}>
+            {about?.types.map((type) => (
+              <option key={type.name} value={type.name}>
+                {type.what}
+              </option>
+            ))}
+          </select>
+        </label>
+        {isHeap && (
+          <label>
+            at{" "}
+            <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
+              <option value={0}>{state.live ? "now (live)" : "the last one"}</option>
+              {unlistedOption(shown.at)}
+              {[...moments].reverse().map((moment) => (
+                <option key={moment.id} value={moment.id}>
+                  {moment.label}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {isHeap && (
+          <label>
+            compared with{" "}
+            <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
+              <option value={-1}>nothing</option>
+              {unlistedOption(shown.base)}
+              {moments.map((moment) => (
+                <option key={moment.id} value={moment.id}>
+                  {moment.label}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {isHeap && state.live && (
+          <button onClick={compareFromNow} title="Stores a profile now, and shows the changes from now on">
+            compare from now on
+          </button>
+        )}
+        {error && (
+          <span class="problem" role="alert">
+            {error}
+          </span>
+        )}
+        <button class="toggle-filters" aria-expanded={isExpanded} onClick={() => setExpanded(!isExpanded)}>
+          filters and formats{filterCount > 0 && ` (${filterCount})`}
+        </button>
+        {isExpanded && (
+          <>
+            {text("focus", "Only stacks with a function that matches this regular expression")}
+            {text("ignore", "No stacks with a function that matches")}
+            {text("hide", "Removes matching functions from the stacks")}
+            <label>
+              module{" "}
+              <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
+                <option value="">all</option>
+                {about?.modules.map((name) => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            </label>
+            <RowFilters state={state} labels={about?.labels} shown={shown} change={change} problem={problem} />
+            {text("search", "Marks functions that match")}
+            {!state.report && (
+              <label>
+                save as{" "}
+                <select
+                  value=""
+                  onChange={(event) => {
+                    const format = event.currentTarget.value;
+                    location.href = format === "report" ? "api/report" : download(shown, format);
+                    event.currentTarget.value = "";
+                  }}
+                >
+                  <option value="">…</option>
+                  {FORMATS.map((name) => (
+                    <option key={name}>{name}</option>
+                  ))}
+                  <option value="report" title="This page in one file, which opens without seemalloc">
+                    report of this page
+                  </option>
+                </select>
+              </label>
+            )}
+            {!!state.report && (
+              <span
+                class="note"
+                title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles"
+              >
+                no disassembly, no other formats in a report
+              </span>
+            )}
+            {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
+          </>
+        )}
+      </div>
+      {patternErrors.map((text) => (
+        <p key={text} class="problem" role="status">
+          {text}. Until it is valid it is ignored.
+        </p>
+      ))}
     </>
   );
 }
@@ -146,20 +253,48 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
   const [at, base] = isHeap ? [shown.at, shown.base] : [0, -1];
   const rows = rowQuery(shown);
   const isLive = state.live && at === 0;
-  const moments = useRequest(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
+  const moments = useRequest(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [
+    state.live,
+    shown.from,
+    shown.until,
+  ]);
   // A CPU profile is requested as soon as it has been started or stopped.
   const isCPU = shown.kind === CPU_KIND && state.process && !state.report;
   const isCPUQueried = isCPU && (state.live || !!state.ended);
   const [changes, setChanges] = useState(0); // started or stopped here
-  const cpu = useRequest<CPU | null>(async () => (isCPUQueried ? api.cpu() : null), isCPUQueried ? 1000 : 0, [isCPUQueried, changes]);
+  const cpu = useRequest<CPU | null>(async () => (isCPUQueried ? api.cpu() : null), isCPUQueried ? 1000 : 0, [
+    isCPUQueried,
+    changes,
+  ]);
   const runNumber = cpu.value ? 2 * cpu.value.rounds + Number(cpu.value.running) : 0;
-  const question = viewRequest(shown, shown.view, { kind: shown.kind, at, ...(base >= 0 ? { base } : {}), rows, isLive, ...(runNumber ? { runNumber } : {}) });
+  const question = viewRequest(shown, shown.view, {
+    kind: shown.kind,
+    at,
+    ...(base >= 0 ? { base } : {}),
+    rows,
+    isLive,
+    ...(runNumber ? { runNumber } : {}),
+  });
   const { value: result, problem } = useViewData(question);
   const about = result?.about ?? null;
   // Each part is redrawn only if its data has changed, so that an answer for another part costs nothing.
-  const controls = useMemo(() => <ProfileControls state={state} about={about} moments={moments.value} shown={shown} change={change} problem={problem} />,
-    [state, about, moments.value, shown, change, problem]);
-  const timeLine = useMemo(() => isHeap && <TimeLine moments={moments.value ?? []} shown={shown} change={change} />, [isHeap, moments.value, shown, change]);
+  const controls = useMemo(
+    () => (
+      <ProfileControls
+        state={state}
+        about={about}
+        moments={moments.value}
+        shown={shown}
+        change={change}
+        problem={problem}
+      />
+    ),
+    [state, about, moments.value, shown, change, problem],
+  );
+  const timeLine = useMemo(
+    () => isHeap && <TimeLine moments={moments.value ?? []} shown={shown} change={change} />,
+    [isHeap, moments.value, shown, change],
+  );
   const view = useMemo(() => {
     if (result?.view !== shown.view) return null;
     const View = PROFILE_VIEWS[result.view]![1];
@@ -170,19 +305,33 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
       {controls}
       {isCPU && <CPUTime state={state} cpu={cpu.value} changed={() => setChanges(changes + 1)} />}
       {timeLine}
-      {problem && <p class="problem" role="alert">{problem}</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
       {about && (
         <>
           <Total about={about} />
           {about.freed && (
             <>
-              <p class="note">Towards the root: the stacks that allocated the freed blocks. Below <em>{FREED_BY_FRAME}</em>: the stacks that freed them.</p>
+              <p class="note">
+                Towards the root: the stacks that allocated the freed blocks. Below <em>{FREED_BY_FRAME}</em>: the
+                stacks that freed them.
+              </p>
               <UnknownFreeingStacks freed={about.freed} state={state} />
             </>
           )}
           {isCPU && about.stacks === 0 && <NoCPUSamples state={state} running={!!cpu.value?.running} />}
           {view}
-          <details class="note"><summary>Profile details</summary><ul>{about.comments.map((text) => <li key={text}>{text}</li>)}</ul></details>
+          <details class="note">
+            <summary>Profile details</summary>
+            <ul>
+              {about.comments.map((text) => (
+                <li key={text}>{text}</li>
+              ))}
+            </ul>
+          </details>
         </>
       )}
     </>
@@ -194,7 +343,9 @@ function Total({ about: { types, type, unit, t, isComparison, error, baseError, 
     <p class="total">
       <strong>{amount(total.value, unit)}</strong> {types[type] && typeText(types[type]!.what, unit)}
       {plusMinus(error, unit, " (standard error)")}
-      {isComparison && `, ${amount(total.value - total.base, unit, true)}${plusMinus(differenceError(error, baseError), unit)} since then`}{t > 0 && `, at ${clock(t)}`}
+      {isComparison &&
+        `, ${amount(total.value - total.base, unit, true)}${plusMinus(differenceError(error, baseError), unit)} since then`}
+      {t > 0 && `, at ${clock(t)}`}
     </p>
   );
 }

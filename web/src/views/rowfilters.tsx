@@ -5,7 +5,7 @@ import { hasThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
 import { isValidRange, unsupportedFilters, withLabel } from "../model/rowfilters.ts";
 import type { Change, ViewState } from "../state.ts";
-import { TextInput, isRejected } from "./textinput.tsx";
+import { isRejected, TextInput } from "./textinput.tsx";
 
 const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
 
@@ -24,9 +24,26 @@ function sortByDuration(values: string[]): string[] {
 }
 
 /** The two limits. examples: the smallest and the largest existing size. */
-export function SizeRange({ shown, change, examples = ["", ""] }: { shown: ViewState; change: Change; examples?: [string, string] }) {
+export function SizeRange({
+  shown,
+  change,
+  examples = ["", ""],
+}: {
+  shown: ViewState;
+  change: Change;
+  examples?: [string, string];
+}) {
   return (["sizeFrom", "sizeTo"] as const).map((name, i) => (
-    <TextInput key={name} text={["size from", "to"][i]!} help="Only blocks of this size: 4096, 4K, 1.5M" width={7} value={shown[name]} example={examples[i]!} invalid={!isValidRange(shown)} set={(text) => change({ [name]: text })} />
+    <TextInput
+      key={name}
+      text={["size from", "to"][i]!}
+      help="Only blocks of this size: 4096, 4K, 1.5M"
+      width={7}
+      value={shown[name]}
+      example={examples[i]!}
+      invalid={!isValidRange(shown)}
+      set={(text) => change({ [name]: text })}
+    />
   ));
 }
 
@@ -39,13 +56,34 @@ function hasByThread(state: State): boolean {
 
 /** The state for a thread filter: if the displayed profile has no threads, it selects one that has. */
 export function threadSettings(state: State, thread: string): Partial<ViewState> {
-  return thread && hasByThread(state) ? { kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 } : { thread };
+  return thread && hasByThread(state)
+    ? { kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 }
+    : { thread };
 }
 
 /** Suggests the names of a profile's threads, but accepts any regular expression. The server validates it. */
-export function ThreadFilter({ names, value, problem, set }: { names: string[]; value: string; problem: string; set: (value: string) => void }) {
-  return <TextInput text="thread" help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id" width={12} value={value} names={names}
-    invalid={isRejected("thread", value, problem)} set={set} />;
+export function ThreadFilter({
+  names,
+  value,
+  problem,
+  set,
+}: {
+  names: string[];
+  value: string;
+  problem: string;
+  set: (value: string) => void;
+}) {
+  return (
+    <TextInput
+      text="thread"
+      help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id"
+      width={12}
+      value={value}
+      names={names}
+      invalid={isRejected("thread", value, problem)}
+      set={set}
+    />
+  );
 }
 
 interface Props {
@@ -60,9 +98,15 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
   const isHeapByThread = shown.kind === "heap" && hasByThread(state);
   // A filter that is set can be removed, even if the profile has no threads, or if the pattern of a link was rejected
   // before the first answer.
-  const thread = (names: string[] | undefined) => (names || shown.thread || isHeapByThread) && (
-    <ThreadFilter names={names ?? []} value={shown.thread} problem={problem} set={(text) => change(!names && isHeapByThread ? threadSettings(state, text) : { thread: text })} />
-  );
+  const thread = (names: string[] | undefined) =>
+    (names || shown.thread || isHeapByThread) && (
+      <ThreadFilter
+        names={names ?? []}
+        value={shown.thread}
+        problem={problem}
+        set={(text) => change(!names && isHeapByThread ? threadSettings(state, text) : { thread: text })}
+      />
+    );
   if (!labels) return thread(undefined) || null;
   const { thread: threads, ...texts } = labels.texts;
   const chosen = new URLSearchParams(shown.labels);
@@ -70,21 +114,49 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
   const unsupported = unsupportedFilters(shown, labels);
   return (
     <>
-      {(labels.most > 0 || shown.sizeFrom || shown.sizeTo) && <SizeRange shown={shown} change={change} examples={labels.most > 0 ? [bytes(labels.least), bytes(labels.most)] : ["", ""]} />}
+      {(labels.most > 0 || shown.sizeFrom || shown.sizeTo) && (
+        <SizeRange
+          shown={shown}
+          change={change}
+          examples={labels.most > 0 ? [bytes(labels.least), bytes(labels.most)] : ["", ""]}
+        />
+      )}
       {[...new Set([...Object.keys(texts), ...chosen.keys()])].sort().map((key) => (
-        <label key={key}>{NAMES[key] ?? key} <select value={chosen.get(key) ?? ""} onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}>
-          <option value="">any</option>
-          {values(key).map((value) => <option key={value} value={value}>{value}</option>)}
-        </select></label>
+        <label key={key}>
+          {NAMES[key] ?? key}{" "}
+          <select
+            value={chosen.get(key) ?? ""}
+            onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}
+          >
+            <option value="">any</option>
+            {values(key).map((value) => (
+              <option key={value} value={value}>
+                {value}
+              </option>
+            ))}
+          </select>
+        </label>
       ))}
       {thread(threads)}
       {state.live && !NO_WINDOW_KINDS.includes(shown.kind) && (
-        <label title="What happens in so much time from now on, again and again">over <select value={shown.seconds} onChange={(event) => change({ seconds: Number(event.currentTarget.value) })}>
-          <option value={0}>all the time</option>
-          {[2, 5, 10, 30, 60].map((seconds) => <option key={seconds} value={seconds}>{seconds} s from now on</option>)}
-        </select></label>
+        <label title="What happens in so much time from now on, again and again">
+          over{" "}
+          <select value={shown.seconds} onChange={(event) => change({ seconds: Number(event.currentTarget.value) })}>
+            <option value={0}>all the time</option>
+            {[2, 5, 10, 30, 60].map((seconds) => (
+              <option key={seconds} value={seconds}>
+                {seconds} s from now on
+              </option>
+            ))}
+          </select>
+        </label>
       )}
-      {unsupported.length > 0 && <span class="note" role="status">Profiles of the kind {shown.kind} do not tell {unsupported.map((name) => NAMES[name] ?? name).join(", ")}: no row passes.</span>}
+      {unsupported.length > 0 && (
+        <span class="note" role="status">
+          Profiles of the kind {shown.kind} do not tell {unsupported.map((name) => NAMES[name] ?? name).join(", ")}: no
+          row passes.
+        </span>
+      )}
     </>
   );
 }

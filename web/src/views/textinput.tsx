@@ -18,12 +18,26 @@ export function TextInput({ text, help, value, invalid, width, set, example, nam
   const list = names && `${text}-names`;
   return (
     <label title={help}>
-      {text} <input value={draft ?? value} size={width} placeholder={example} list={list} aria-invalid={invalid && draft === null} onInput={(event) => setDraft(event.currentTarget.value)}
+      {text}{" "}
+      <input
+        value={draft ?? value}
+        size={width}
+        placeholder={example}
+        list={list}
+        aria-invalid={invalid && draft === null}
+        onInput={(event) => setDraft(event.currentTarget.value)}
         onChange={(event) => {
           set(event.currentTarget.value);
           setDraft(null);
-        }} />
-      {names && <datalist id={list}>{names.map((name) => <option key={name} value={name} />)}</datalist>}
+        }}
+      />
+      {names && (
+        <datalist id={list}>
+          {names.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+      )}
     </label>
   );
 }

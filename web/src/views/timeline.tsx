@@ -3,7 +3,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { Moment } from "../answers.ts";
 import { bytes, clock } from "../model/format.ts";
-import { nearestPair, nearestIndex, relativePositions } from "../model/timeline.ts";
+import { nearestIndex, nearestPair, relativePositions } from "../model/timeline.ts";
 import type { Change, ViewState } from "../state.ts";
 
 const GRAB_DISTANCE = 9; // px from a handle within which it is selected
@@ -19,7 +19,16 @@ interface Handle {
 function Slider({ handle, moments, positions }: { handle: Handle; moments: Moment[]; positions: number[] }) {
   const { name, index, min, set } = handle;
   const key = (event: KeyboardEvent) => {
-    const step: Record<string, number> = { ArrowLeft: index - 1, ArrowDown: index - 1, ArrowRight: index + 1, ArrowUp: index + 1, PageDown: index - 10, PageUp: index + 10, Home: min, End: moments.length - 1 };
+    const step: Record<string, number> = {
+      ArrowLeft: index - 1,
+      ArrowDown: index - 1,
+      ArrowRight: index + 1,
+      ArrowUp: index + 1,
+      PageDown: index - 10,
+      PageUp: index + 10,
+      Home: min,
+      End: moments.length - 1,
+    };
     const next = step[event.key];
     if (next === undefined) return;
     event.preventDefault();
@@ -27,8 +36,18 @@ function Slider({ handle, moments, positions }: { handle: Handle; moments: Momen
   };
   const moment = moments[index];
   return (
-    <span class={moment ? "handle" : "handle none"} style={{ left: `${100 * (positions[index] ?? 0)}%` }} role="slider" tabIndex={0} aria-label={name} aria-valuemin={min}
-      aria-valuemax={moments.length - 1} aria-valuenow={index} aria-valuetext={moment ? `${clock(moment.t)}, ${bytes(moment.inuse)} in use` : "nothing"} onKeyDown={key} />
+    <span
+      class={moment ? "handle" : "handle none"}
+      style={{ left: `${100 * (positions[index] ?? 0)}%` }}
+      role="slider"
+      tabIndex={0}
+      aria-label={name}
+      aria-valuemin={min}
+      aria-valuemax={moments.length - 1}
+      aria-valuenow={index}
+      aria-valuetext={moment ? `${clock(moment.t)}, ${bytes(moment.inuse)} in use` : "nothing"}
+      onKeyDown={key}
+    />
   );
 }
 
@@ -45,7 +64,12 @@ export function TimeLine({ moments: all, shown, change }: { moments: Moment[]; s
   // The last moment is selected as 0, so that the view follows new ones.
   const idOf = (index: number) => (index === last ? 0 : moments[index]!.id);
   const handles: Handle[] = [
-    { name: "earlier moment", index: base, min: -1, set: (index) => change({ base: index < 0 ? -1 : moments[index]!.id }) },
+    {
+      name: "earlier moment",
+      index: base,
+      min: -1,
+      set: (index) => change({ base: index < 0 ? -1 : moments[index]!.id }),
+    },
     { name: "later moment", index: now, min: 0, set: (index) => change({ at: idOf(index) }) },
   ];
 
@@ -72,22 +96,45 @@ export function TimeLine({ moments: all, shown, change }: { moments: Moment[]; s
 
   // The selection during a drag.
   const dragged = drag && nearestPair(at, drag.from, drag.to);
-  const begin = !drag ? base : drag.what === "base" ? nearestIndex(at, drag.to) : drag.what === "at" ? base : dragged![0];
+  const begin = !drag
+    ? base
+    : drag.what === "base"
+      ? nearestIndex(at, drag.to)
+      : drag.what === "at"
+        ? base
+        : dragged![0];
   const end = !drag ? now : drag.what === "at" ? nearestIndex(at, drag.to) : drag.what === "base" ? now : dragged![1];
-  const [left, right] = begin >= 0 && end >= 0 ? [Math.min(at[begin]!, at[end]!), Math.max(at[begin]!, at[end]!)] : [0, 0];
+  const [left, right] =
+    begin >= 0 && end >= 0 ? [Math.min(at[begin]!, at[end]!), Math.max(at[begin]!, at[end]!)] : [0, 0];
   const most = Math.max(1, ...moments.map((moment) => moment.inuse));
-  const points = moments.map((moment, i) => `${(WIDTH * at[i]!).toFixed(1)},${(HEIGHT - 1 - ((HEIGHT - 4) * moment.inuse) / most).toFixed(1)}`);
-  const text = begin >= 0 && end >= 0 && begin !== end
-    ? `${clock(moments[end]!.t)} compared with ${clock(moments[begin]!.t)}: ${bytes(moments[end]!.inuse)} after ${bytes(moments[begin]!.inuse)} in use`
-    : "drag over a time to see the changes in it";
+  const points = moments.map(
+    (moment, i) => `${(WIDTH * at[i]!).toFixed(1)},${(HEIGHT - 1 - ((HEIGHT - 4) * moment.inuse) / most).toFixed(1)}`,
+  );
+  const text =
+    begin >= 0 && end >= 0 && begin !== end
+      ? `${clock(moments[end]!.t)} compared with ${clock(moments[begin]!.t)}: ${bytes(moments[end]!.inuse)} after ${bytes(moments[begin]!.inuse)} in use`
+      : "drag over a time to see the changes in it";
   return (
     <div class="timeline" role="group" aria-label="Time line">
-      <div class="strip" ref={strip} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={() => setDrag(null)}>
-        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true"><polygon points={`0,${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`} /></svg>
+      <div
+        class="strip"
+        ref={strip}
+        onPointerDown={down}
+        onPointerMove={move}
+        onPointerUp={up}
+        onPointerCancel={() => setDrag(null)}
+      >
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+          <polygon points={`0,${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`} />
+        </svg>
         <span class="selected" style={{ left: `${100 * left}%`, width: `${100 * (right - left)}%` }} />
-        {handles.map((handle) => <Slider key={handle.name} handle={handle} moments={moments} positions={at} />)}
+        {handles.map((handle) => (
+          <Slider key={handle.name} handle={handle} moments={moments} positions={at} />
+        ))}
       </div>
-      <p><span>{clock(moments[0]!.t)}</span> <span class="selection">{text}</span> <span>{clock(moments[last]!.t)}</span></p>
+      <p>
+        <span>{clock(moments[0]!.t)}</span> <span class="selection">{text}</span> <span>{clock(moments[last]!.t)}</span>
+      </p>
     </div>
   );
 }

@@ -9,14 +9,23 @@ function local(ms: number): string {
 
 export function TimeRange({ points, shown, change }: { points: Point[]; shown: ViewState; change: Change }) {
   const input = (name: "from" | "until", usual: number | undefined) => (
-    <label>{name} <input type="datetime-local" step="1" value={shown[name] || usual ? local(shown[name] || usual!) : ""}
-      onChange={(event) => change({ [name]: new Date(event.currentTarget.value).getTime() || 0 })} /></label>
+    <label>
+      {name}{" "}
+      <input
+        type="datetime-local"
+        step="1"
+        value={shown[name] || usual ? local(shown[name] || usual!) : ""}
+        onChange={(event) => change({ [name]: new Date(event.currentTarget.value).getTime() || 0 })}
+      />
+    </label>
   );
   return (
     <div class="bar" role="group" aria-label="Time">
       {input("from", points[0]?.t)}
       {input("until", points[points.length - 1]?.t)}
-      <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>whole time</button>
+      <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>
+        whole time
+      </button>
     </div>
   );
 }

@@ -1,8 +1,8 @@
 // The call tree as an expandable list, the largest branches first. The open branches are stored in the address.
 import { useMemo } from "preact/hooks";
-import { toggleBranch, parseBranches, branchId } from "../model/branches.ts";
+import { branchId, parseBranches, toggleBranch } from "../model/branches.ts";
 import { amount, percent } from "../model/format.ts";
-import { type Node, callTree } from "../model/stacks.ts";
+import { callTree, type Node } from "../model/stacks.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { TreeControls } from "./treecontrols.tsx";
 
@@ -15,7 +15,17 @@ interface TreeContext {
   set: (branch: string, open: boolean, defaultOpen: boolean) => void;
 }
 
-function Branch({ node, parent, context, defaultOpen }: { node: Node; parent: string; context: TreeContext; defaultOpen: boolean }) {
+function Branch({
+  node,
+  parent,
+  context,
+  defaultOpen,
+}: {
+  node: Node;
+  parent: string;
+  context: TreeContext;
+  defaultOpen: boolean;
+}) {
   const { whole, unit, isComparison } = context;
   const branch = useMemo(() => branchId(parent, node.name), [parent, node.name]);
   const isOpen = context.known.get(branch) ?? defaultOpen;
@@ -23,8 +33,14 @@ function Branch({ node, parent, context, defaultOpen }: { node: Node; parent: st
   const children = useMemo(() => [...node.children].sort((a, b) => size(b) - size(a)), [node]);
   return (
     <li role="treeitem" aria-expanded={children.length ? isOpen : undefined}>
-      <span class={children.length ? "branch link" : "branch"} tabIndex={node.parent ? -1 : 0} onClick={() => children.length && context.set(branch, !isOpen, defaultOpen)}>
-        <span class="sign" aria-hidden="true">{children.length === 0 ? "·" : isOpen ? "▾" : "▸"}</span>
+      <span
+        class={children.length ? "branch link" : "branch"}
+        tabIndex={node.parent ? -1 : 0}
+        onClick={() => children.length && context.set(branch, !isOpen, defaultOpen)}
+      >
+        <span class="sign" aria-hidden="true">
+          {children.length === 0 ? "·" : isOpen ? "▾" : "▸"}
+        </span>
         <span class="amount">{amount(node.total, unit)}</span>
         {isComparison && <span class="amount">{amount(node.total - node.base, unit, true)}</span>}
         <span class="share">{percent(node.total, whole)}</span> {node.name}
@@ -33,7 +49,13 @@ function Branch({ node, parent, context, defaultOpen }: { node: Node; parent: st
         <ul role="group">
           {children.map((child) => (
             // An only child opens together with its parent.
-            <Branch key={child.name} node={child} parent={branch} context={context} defaultOpen={children.length === 1} />
+            <Branch
+              key={child.name}
+              node={child}
+              parent={branch}
+              context={context}
+              defaultOpen={children.length === 1}
+            />
           ))}
         </ul>
       )}
@@ -58,8 +80,15 @@ function onKeyDown(event: KeyboardEvent): void {
   else if (event.key === "Home") next = all[0];
   else if (event.key === "End") next = all[all.length - 1];
   else if (event.key === "ArrowRight" && open === "true") next = all[position + 1];
-  else if (event.key === "ArrowLeft" && open !== "true") next = item.parentElement!.closest("li")?.querySelector<HTMLElement>(".branch");
-  else if (event.key === "Enter" || event.key === " " || (event.key === "ArrowRight" && open === "false") || event.key === "ArrowLeft") here.click();
+  else if (event.key === "ArrowLeft" && open !== "true")
+    next = item.parentElement!.closest("li")?.querySelector<HTMLElement>(".branch");
+  else if (
+    event.key === "Enter" ||
+    event.key === " " ||
+    (event.key === "ArrowRight" && open === "false") ||
+    event.key === "ArrowLeft"
+  )
+    here.click();
   else return;
   next?.focus();
   event.preventDefault();
@@ -69,7 +98,10 @@ export function Tree({ about: { unit, isComparison }, data, shown, change }: Vie
   const root = useMemo(() => callTree(data.tree), [data]);
   const known = useMemo(() => parseBranches(shown.open), [shown.open]);
   const context: TreeContext = {
-    whole: root.weight, unit, isComparison, known,
+    whole: root.weight,
+    unit,
+    isComparison,
+    known,
     set: (branch, open, defaultOpen) => change({ open: toggleBranch(shown.open, branch, open, defaultOpen) }),
   };
   return (
