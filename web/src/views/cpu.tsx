@@ -92,8 +92,9 @@ export function CPUTime({ state, cpu, changed }: Props) {
   if (!state.allow_set) {
     return (
       <p class="note">
-        Read-only page. To profile CPU time from here, start the page with <code>seemalloc web --allow-set {pid}</code>;
-        or run <code>seemalloc cpu {pid}</code>, and its profile is shown here.
+        Read-only page. To profile CPU time from here, start the page with <code>seemalloc web --allow-set {pid}</code>
+        {"; or run "}
+        <code>seemalloc cpu {pid}</code>, and its profile is shown here.
       </p>
     );
   }
