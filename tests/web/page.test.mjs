@@ -158,19 +158,44 @@ test("the flame graph is drawn, zooms by keys, and leads to callers", async () =
   await closePage(page);
 });
 
+/** The change of all stacks with a function between two moments, in bytes, by the server. */
+async function changeOf(names, base, at) {
+  const { default: type, frames, ...profile } = await (await fetch(`${url}api/profile?at=${at}&base=${base}`)).json();
+  const changeIn = (name) =>
+    profile.stacks.reduce((sum, stack, i) => {
+      const change = profile.values[i][type] - profile.base[i][type];
+      return stack.some((frame) => frames[frame].n === name) ? sum + change : sum;
+    }, 0);
+  return Object.fromEntries(names.map((name) => [name, changeIn(name)]));
+}
+
 test("what has changed since a moment is the leak", { timeout: TEST_TIMEOUT_MS }, async () => {
-  const page = await openPage(url, { view: "functions" });
+  const page = await openPage(url, { view: "functions", search: "leaky_|steady" });
   await page.getByRole("button", { name: "compare from now on" }).click();
   await page.getByText("since then").waitFor();
-  await page.getByLabel("search").fill("leaky_|steady");
-  for (const name of ["leaky_parser", "leaky_session"])
-    await page.getByRole("row", { name }).locator("td.increase").waitFor();
-  // A profile may be taken in the middle of its work: after it nothing is left.
-  await eventually(async () =>
-    assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.increase").count(), 0),
-  );
+  // The live view follows the process: later profiles have more.
+  const row = (name) => page.locator("tbody tr").filter({ has: page.getByRole("button", { name, exact: true }) });
+  for (const name of ["leaky_parser", "leaky_session"]) await row(name).locator("td.increase").first().waitFor();
+  // A profile may be taken in the middle of steady_work, so a moment is chosen whose profile was not.
+  const base = Number(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("base"));
+  const [at, changes] = await eventually(async () => {
+    const { id } = (await (await fetch(`${url}api/moments`)).json()).at(-1);
+    const changes = await changeOf(["leaky_parser", "leaky_session", "steady_work"], base, id);
+    assert.ok(changes.leaky_parser > 0 && changes.leaky_session > 0, JSON.stringify(changes));
+    assert.ok(changes.steady_work <= 0, `steady_work has no memory between its calls: ${JSON.stringify(changes)}`);
+    return [id, changes];
+  });
+  await page.goto(`${url}#view=functions&search=leaky_|steady&base=${base}&at=${at}`);
+  for (const name of ["leaky_parser", "leaky_session"]) {
+    await eventually(async () =>
+      // until then it shows another moment
+      assert.equal(await row(name).locator("td").nth(5).textContent(), bytes(changes[name], true), name),
+    );
+    assert.equal(await row(name).locator("td").nth(5).getAttribute("class"), "increase", name);
+  }
+  assert.equal(await row("steady_work").locator("td.increase").count(), 0);
   await page.getByRole("button", { name: "Flame graph" }).click();
-  await page.getByText("grown").waitFor();
+  await page.locator(".legend", { hasText: "grown" }).waitFor();
   await closePage(page);
 });
 
