@@ -46,7 +46,7 @@ async function drag(page, element, from, to) {
   await page.mouse.up();
 }
 
-test("a drag over the time line compares its end with its beginning", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a drag over the time line compares its end with its start", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "changes" });
   const strip = page.locator(".timeline .strip");
   await strip.waitFor();
@@ -90,7 +90,7 @@ test("a drag over the time line compares its end with its beginning", { timeout:
   await closePage(page);
 });
 
-test("the time line is moved by arrows, and told by a reader of the screen", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the time line works with arrow keys and screen readers", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "flame" });
   const earlier = page.getByRole("slider", { name: "earlier moment" });
   await earlier.waitFor();
@@ -116,7 +116,7 @@ test("the time line is moved by arrows, and told by a reader of the screen", { t
   await closePage(page);
 });
 
-test("a stretch of the memory's chart leads to what changed in it", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a range of the memory chart leads to its changes", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" });
   for (const title of [
     "Resident memory, explained",
@@ -166,7 +166,7 @@ test("a stretch of the memory's chart leads to what changed in it", { timeout: T
   await closePage(page);
 });
 
-test("nothing is compared yet: one press compares with the first profile", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("one click compares with the first profile", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "changes" });
   await page.getByRole("button", { name: "changes since the first profile" }).click();
   await page
@@ -177,7 +177,7 @@ test("nothing is compared yet: one press compares with the first profile", { tim
   await closePage(page);
 });
 
-test("growth and lifetimes are of the functions that are chosen", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("growth and lifetimes apply the filters", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "growth" });
   await page
     .getByRole("row", { name: /leaky_parser/ })
@@ -247,7 +247,7 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: TES
   await closePage(page);
 });
 
-test("size classes say what rounding takes, and how often each was asked for", {
+test("size classes show rounding waste and requests", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "sizes" });
@@ -277,7 +277,7 @@ test("size classes say what rounding takes, and how often each was asked for", {
   await closePage(page);
 });
 
-test("a column that is pressed again is turned round, and a link keeps it", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a second click on a column reverses the order, and a link keeps it", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions" });
   const values = () =>
     page
@@ -300,7 +300,7 @@ test("a column that is pressed again is turned round, and a link keeps it", { ti
   await closePage(page);
 });
 
-test("the flame graph tells what is found and what is pointed at, and which colour is which module", {
+test("the flame graph shows search matches, a tooltip and a legend of modules", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const { id } = (await json("moments")).at(-1);
@@ -329,7 +329,7 @@ test("the flame graph tells what is found and what is pointed at, and which colo
   await closePage(page);
 });
 
-test("on a phone a tap explains a word, within the screen", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("on a phone a tap shows a term's definition within the screen", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" }, { viewport: { width: 390, height: 844 }, hasTouch: true });
   for (const word of ["live", "not ours", "Slow paths per second"]) {
     const abbr = page.locator("abbr", { hasText: new RegExp(`^${word}$`) });
@@ -351,7 +351,7 @@ test("on a phone a tap explains a word, within the screen", { timeout: TEST_TIME
   await closePage(page);
 });
 
-test("on a phone the picture comes before the filters, which say how many are set", {
+test("on a phone the filters are folded, with the number of set filters", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "flame", focus: "main" }, { viewport: { width: 390, height: 844 } });

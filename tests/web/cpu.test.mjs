@@ -54,7 +54,9 @@ async function begin(page, seconds, hz = 100) {
   await panel(page).getByRole("button", { name: "profile CPU time" }).click();
 }
 
-test("a profile is begun, followed to its end, and shown in each view", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a CPU profile is started, followed to its end, and shown in each view", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url);
   await page.getByRole("button", { name: "CPU time by function" }).click();
   await page.getByText("CPU time has not been profiled yet.").waitFor();
@@ -92,7 +94,7 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
   await closePage(page);
 });
 
-test("it is ended before its time, and a second one is refused", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a CPU profile is stopped early, and a second one is refused", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions", kind: "cpu" });
   const other = await openPage(url, { view: "functions", kind: "cpu" });
   await panel(other).getByRole("button", { name: "profile CPU time" }).waitFor();
@@ -132,7 +134,7 @@ test("it is ended before its time, and a second one is refused", { timeout: TEST
   await closePage(page);
 });
 
-test("somebody else's profile is shown, and not ended here", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a profile of another client is shown, but not stopped", { timeout: TEST_TIMEOUT_MS }, async () => {
   const number = await controlCommand(pid, "cpu start 100 3600000");
   const page = await openPage(url, { view: "functions", kind: "cpu" });
   await begin(page, 1);
@@ -156,7 +158,7 @@ test("somebody else's profile is shown, and not ended here", { timeout: TEST_TIM
   await closePage(page);
 });
 
-test("a program that uses SIGPROF itself is left alone, and the page says so", {
+test("a program that uses SIGPROF is not profiled, and the page reports it", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const handler = await startBurn("handler");
@@ -177,7 +179,7 @@ test("a program that uses SIGPROF itself is left alone, and the page says so", {
   await closePage(page);
 });
 
-test("without --allow-set the page says what to start, and begins nothing", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("without --allow-set the page only shows the command", { timeout: TEST_TIMEOUT_MS }, async () => {
   const address = await serve(pid);
   for (const colorScheme of ["light", "dark"]) {
     const page = await openPage(address, { view: "flame", kind: "cpu" }, { colorScheme });
@@ -195,7 +197,7 @@ test("without --allow-set the page says what to start, and begins nothing", { ti
   assert.match(await refused.text(), /--allow-set/);
 });
 
-test("what was seen of a process that ends is still there", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the CPU profile remains after the process has ended", { timeout: TEST_TIMEOUT_MS }, async () => {
   const short = await startBurn("for", "1e9");
   const page = await openPage(await serve("--allow-set", short), { view: "functions", kind: "cpu" });
   await begin(page, 3600);

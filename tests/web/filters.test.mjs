@@ -54,7 +54,7 @@ async function untilItGrows(row) {
 /** The bytes that a function holds according to the tool, in the page's notation. */
 const held = (name, ...args) => bytes(top(shapes.pid, ...args).functions.find((one) => one.name.endsWith(name)).cum);
 
-test("growth is ranked by thread, from profiles that are taken while somebody looks", {
+test("growth by thread uses profiles that are taken while the view is open", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "growth" });
@@ -81,7 +81,7 @@ test("growth is ranked by thread, from profiles that are taken while somebody lo
   await closePage(page);
 });
 
-test("a pattern is judged by who reads it, in growth and in lifetimes by the server", {
+test("the server validates the patterns of growth and lifetimes", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   for (const view of ["growth", "lifetimes"]) {
@@ -123,7 +123,7 @@ test("a pattern is judged by who reads it, in growth and in lifetimes by the ser
   }
 });
 
-test("a pattern that the page cannot read itself is said, where it is as if it were empty", {
+test("a pattern that is invalid in JavaScript is reported and ignored", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "functions", focus: "(?i)holds" });
@@ -138,7 +138,7 @@ test("a pattern that the page cannot read itself is said, where it is as if it w
   await closePage(page);
 });
 
-test("recursion is folded, also by way of another function, in the tree and in the flame graph", {
+test("direct and indirect recursion is folded in the tree and the flame graph", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "tree", focus: "ping" });
@@ -229,7 +229,7 @@ test("each chart of the overview is saved as a picture", { timeout: TEST_TIMEOUT
   await closePage(page);
 });
 
-test("growth, size classes and lifetimes are saved as SVG and PNG, with their figures", {
+test("growth, size classes and lifetimes are saved as SVG and PNG", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const svgOf = async (page) => {
@@ -286,7 +286,9 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
   await closePage(lifetimes);
 });
 
-test("the heap map is saved as it is seen, and chosen by who pins", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the heap map is saved as a picture, and filtered by the pinning stack", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "map" });
   await page.locator("table.parts tbody tr").first().waitFor();
   await eventually(async () => {
@@ -329,7 +331,7 @@ test("the heap map is saved as it is seen, and chosen by who pins", { timeout: T
   await closePage(page);
 });
 
-test("calls of the trace are chosen by function and by thread", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("calls of the trace are filtered by function and by thread", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "kernel", focus: "takes_huge" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
@@ -353,7 +355,7 @@ test("calls of the trace are chosen by function and by thread", { timeout: TEST_
   await closePage(page);
 });
 
-test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("lifetimes are filtered by the allocating thread", { timeout: TEST_TIMEOUT_MS }, async () => {
   await shapes.runStep("t");
   await shapes.runStep("l");
   const page = await openPage(url, { view: "lifetimes" });
@@ -416,7 +418,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: TEST_TIMEOU
   await closePage(page);
 });
 
-test("a view says which filters it does not heed; one that a profile does not tell can be taken away", {
+test("a view reports ignored filters, and an unsupported filter can be removed", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "overview", focus: "holds", thread: "reader" });

@@ -63,7 +63,7 @@ test("speedscope shows the functions", { timeout: TEST_TIMEOUT_MS }, async () =>
   await closePage(page);
 });
 
-test("valgrind's page shows what was allocated and what is in use, by line", {
+test("valgrind's page shows allocated and live bytes by line", {
   timeout: TEST_TIMEOUT_MS,
   skip: !DHAT && "needs valgrind's dh_view.html",
 }, async () => {

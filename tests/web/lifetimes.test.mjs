@@ -43,7 +43,7 @@ function ms(text) {
   return parseFloat(value) * { us: 1e-3, ms: 1, s: 1000, min: 60_000 }[unit];
 }
 
-test("the histogram is that of the profile", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the histogram equals that of the profile", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "lifetimes" });
   await page.locator("table.histogram tbody tr").first().waitFor();
   const shown = await page
@@ -60,7 +60,7 @@ test("the histogram is that of the profile", { timeout: TEST_TIMEOUT_MS }, async
   await closePage(page);
 });
 
-test("stacks tell temporary blocks, those of other threads and those that waited", {
+test("stacks show temporary blocks, remote frees and long-lived blocks", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "lifetimes" });
@@ -125,7 +125,7 @@ test("stacks tell temporary blocks, those of other threads and those that waited
   await closePage(page);
 });
 
-test("the words are explained", async () => {
+test("the terms have definitions", async () => {
   const page = await openPage(url, { view: "lifetimes" });
   for (const word of ["lifetime", "temporary", "by another thread"]) {
     assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 20, word);
@@ -133,7 +133,7 @@ test("the words are explained", async () => {
   await closePage(page);
 });
 
-test("who frees is said, or how it is recorded", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("freeing stacks are shown, or the command that records them", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "lifetimes" });
   await page.getByText("The freeing stacks are not recorded").waitFor(); // stated where all blocks are recorded
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();

@@ -67,7 +67,7 @@ after(tearDown);
 
 const sum = (name) => regions.reduce((all, region) => all + region[name], 0);
 
-test("its sums are those of the socket", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the sums equal those of the control socket", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "map" });
   const detail = await page.locator("p.total").textContent();
   const { memory } = await (await fetch(url + "api/map")).json();
@@ -115,7 +115,9 @@ function regionText(region) {
   );
 }
 
-test("regions are told on hover and by keys, and kept in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("regions are described on hover and by keyboard, and stored in the address", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "map" });
   const canvas = page.locator("canvas.map.all");
   await page
@@ -144,7 +146,7 @@ test("regions are told on hover and by keys, and kept in the address", { timeout
   await closePage(page);
 });
 
-test("what is drawn is what is there", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the canvas shows the state of the regions", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "map" });
   await page.waitForFunction(
     () => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"),
@@ -183,7 +185,7 @@ test("what is drawn is what is there", { timeout: TEST_TIMEOUT_MS }, async () =>
   await closePage(page);
 });
 
-test("spans are told by keys, with who pins them, and the table says the same", {
+test("spans are described by keyboard with the pinning stack, as in the table", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   let found, index;
@@ -231,7 +233,7 @@ test("spans are told by keys, with who pins them, and the table says the same", 
   await closePage(page);
 });
 
-test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the size filter selects spans, blocks and size classes", { timeout: TEST_TIMEOUT_MS }, async () => {
   const column = (table, n) =>
     page
       .locator(`table.${table} tbody tr`)
@@ -309,7 +311,7 @@ test("sizes choose spans, blocks and classes", { timeout: TEST_TIMEOUT_MS }, asy
   await closePage(page);
 });
 
-test("huge blocks are listed with who allocated them, words are explained, also in the dark", {
+test("huge blocks have their allocating stack, terms have definitions, also in dark mode", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "map", paint: "class" }, { colorScheme: "dark" });
@@ -327,7 +329,7 @@ test("huge blocks are listed with who allocated them, words are explained, also 
   await closePage(page);
 });
 
-test("100 GiB stay smooth", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a map of 100 GiB is redrawn in less than 100 ms", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" });
   const map = await (await fetch(url + "api/map")).json();
   const count = 51200;

@@ -56,7 +56,7 @@ before(
 
 after(tearDown);
 
-test("the overview names who holds and who grows", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the overview shows the largest holders and the growth", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
   await page
@@ -87,7 +87,7 @@ test("growth suspects are the two leaks", async () => {
   await closePage(page);
 });
 
-test("an address that changes while the page comes up is followed", async () => {
+test("a change of the address during loading is applied", async () => {
   const page = await openPage(url);
   // Before the first frame, and before any code that waits for it.
   await page.addInitScript(() => addEventListener("DOMContentLoaded", () => (location.hash = "#view=sizes")));
@@ -97,7 +97,7 @@ test("an address that changes while the page comes up is followed", async () => 
   await closePage(page);
 });
 
-test("functions are those of seemalloc top, on the same profile", async () => {
+test("functions equal those of seemalloc top for the same profile", async () => {
   const page = await openPage(url, { view: "functions" });
   const [moment] = (await (await fetch(url + "api/moments")).json()).slice(-1);
   const file = join(tempDir, "moment.pb.gz");
@@ -131,7 +131,7 @@ test("functions are those of seemalloc top, on the same profile", async () => {
   await closePage(page);
 });
 
-test("the flame graph is drawn, zooms by keys, and leads to callers", async () => {
+test("the flame graph is drawn, zooms by keyboard, and links to callers", async () => {
   const page = await openPage(url, { view: "flame" });
   const canvas = page.locator("canvas.flame");
   await canvas.waitFor();
@@ -169,7 +169,7 @@ async function changeOf(names, base, at) {
   return Object.fromEntries(names.map((name) => [name, changeIn(name)]));
 }
 
-test("what has changed since a moment is the leak", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a comparison with a moment shows the leak", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions", search: "leaky_|steady" });
   await page.getByRole("button", { name: "compare from now on" }).click();
   await page.getByText("since then").waitFor();
@@ -199,7 +199,9 @@ test("what has changed since a moment is the leak", { timeout: TEST_TIMEOUT_MS }
   await closePage(page);
 });
 
-test("another kind is shown and saved as it is, without moments to choose", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("another kind of profile is shown and saved, without a choice of moments", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(url, { view: "functions", kind: "churn", base: "1", at: "1" });
   await page.getByRole("row", { name: "steady_work" }).first().waitFor();
   assert.equal(await page.locator(".problem").count(), 0);
@@ -219,7 +221,7 @@ test("another kind is shown and saved as it is, without moments to choose", { ti
   await closePage(page);
 });
 
-test("settings are set, and nonsense is refused in words", async () => {
+test("settings are changed, and invalid values are rejected with a message", async () => {
   const page = await openPage(url, { view: "settings" });
   await page.getByLabel("purge_delay", { exact: true }).fill("333");
   await page.getByRole("button", { name: "set", exact: true }).click();
@@ -243,7 +245,7 @@ test("settings are set, and nonsense is refused in words", async () => {
   await closePage(page);
 });
 
-test("every view stands, for everybody", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("every view is complete, accessible, and fits a phone", { timeout: TEST_TIMEOUT_MS }, async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const view of VIEWS) {
       const page = await openPage(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });
@@ -289,7 +291,7 @@ async function closeReport(page, file) {
   await closePage(page);
 }
 
-test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a report opens from its file without any request", { timeout: TEST_TIMEOUT_MS }, async () => {
   const file = join(tempDir, "report.html");
   // As many profiles as are needed to tell which functions grow, and one more. On a busy machine they are further
   // apart.
@@ -354,7 +356,7 @@ test("a report opens from its file and asks nobody", { timeout: TEST_TIMEOUT_MS 
   await closeReport(page, file);
 });
 
-test("no name in a report is code", async () => {
+test("names in a report are not executed", async () => {
   const evil = "</script><script>window.evil=1</script><!--<script>";
   const stacks = join(tempDir, "evil.txt"); // Java's text format, in which a name may contain anything
   writeFileSync(
@@ -370,7 +372,7 @@ test("no name in a report is code", async () => {
   await closeReport(page, file);
 });
 
-test("a process that is stopped for a while is looked at again", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a stopped process is observed again after it continues", { timeout: TEST_TIMEOUT_MS }, async () => {
   const address = await serve("--timeout", "10s", String(leak.pid)); // a busy process answers within that time
   const page = await openPage(address, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
@@ -384,7 +386,7 @@ test("a process that is stopped for a while is looked at again", { timeout: TEST
   await closePage(page);
 });
 
-test("saved profiles are shown too, and an ended process stays", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("saved profiles and an ended process are shown", { timeout: TEST_TIMEOUT_MS }, async () => {
   const files = await serve(join(tempDir, "moment.pb.gz"));
   const page = await openPage(files, { view: "functions" });
   await page.getByRole("row", { name: /leaky_parser/ }).waitFor();

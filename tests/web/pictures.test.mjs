@@ -112,7 +112,7 @@ async function differingShare(one, other) {
 }
 
 for (const [name, [state, text]] of Object.entries(VIEWS)) {
-  test(`the picture of ${name} is that of the documentation`, { timeout: TEST_TIMEOUT_MS, skip }, async () => {
+  test(`the picture of ${name} equals that of the documentation`, { timeout: TEST_TIMEOUT_MS, skip }, async () => {
     const file = join(images, `web-${name}.png`);
     const found = join(root, "build", `web-${name}.png`);
     if (process.env.NEW_PICTURES) writeFileSync(file, await picture(state, text));
@@ -138,7 +138,7 @@ for (const [name, [state, text]] of Object.entries(VIEWS)) {
   });
 }
 
-test("a view that has lost a part is told from the picture", { timeout: TEST_TIMEOUT_MS, skip }, async () => {
+test("the comparison detects a view without one of its parts", { timeout: TEST_TIMEOUT_MS, skip }, async () => {
   const [state, text] = VIEWS.overview;
   const whole = await eventually(async () => {
     const image = await picture(state, text);

@@ -52,7 +52,7 @@ before(
 
 after(tearDown);
 
-test("a folder is shown after the process and its tool are gone", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a folder is shown after the process and the tool have ended", { timeout: TEST_TIMEOUT_MS }, async () => {
   const kept = await getJSON(url + "api/series?since=0");
   assert.deepEqual(kept.slice(0, points.length), points);
   const page = await openPage(url, { view: "overview" });
@@ -85,7 +85,7 @@ test("a folder is shown after the process and its tool are gone", { timeout: TES
   await closePage(page);
 });
 
-test("the last of what is not kept over time is shown, too", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the last profile of each other kind, and the last map, are shown", { timeout: TEST_TIMEOUT_MS }, async () => {
   const { stored, kinds } = await getJSON(url + "api/state");
   assert.ok(stored.map);
   const names = kinds.map((one) => one.name);
@@ -124,7 +124,7 @@ test("the last of what is not kept over time is shown, too", { timeout: TEST_TIM
   await closePage(page);
 });
 
-test("the memory of two processes is two pieces", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the memory chart is interrupted between two processes", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, null);
   // The same points, with the second half from another process, an hour later.
   const half = Math.floor(points.length / 2);
@@ -161,7 +161,7 @@ test("the memory of two processes is two pieces", { timeout: TEST_TIMEOUT_MS }, 
   await closePage(page);
 });
 
-test("any two moments are compared, and a time is chosen", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("any two moments are compared, and a time range is selected", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions" });
   const compared = page.getByLabel("compared with");
   await compared.locator("option").nth(5).waitFor({ state: "attached" });

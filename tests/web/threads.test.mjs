@@ -54,7 +54,7 @@ function liveBytes(pattern, blocks) {
   return bytes(total);
 }
 
-test("the heap is shown by thread, and the address keeps which", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the heap is filtered by thread, and the address stores the filter", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions" });
   await page.getByRole("row", { name: /holds/ }).waitFor();
   await setFilter(page, "^writer");
@@ -92,7 +92,7 @@ test("the heap is shown by thread, and the address keeps which", { timeout: TEST
   await closePage(again);
 });
 
-test("what the server cannot read is said and marked, and what it can is shown, whatever JavaScript makes of it", {
+test("patterns follow the server's syntax: invalid ones are reported and marked", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "functions", kind: "threads" });
@@ -128,7 +128,7 @@ test("what the server cannot read is said and marked, and what it can is shown, 
   await closePage(page);
 });
 
-test("another kind has no threads, and is shown whole", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a kind without threads is shown unfiltered", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "functions", kind: "threads", thread: "reader" });
   await waitForTotal(page, liveBytes("reader", 400));
   await page.getByLabel("profile").selectOption("allocs");
@@ -138,7 +138,7 @@ test("another kind has no threads, and is shown whole", { timeout: TEST_TIMEOUT_
   await closePage(page);
 });
 
-test("a file and a report have the filter, too", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("files and reports have the thread filter", { timeout: TEST_TIMEOUT_MS }, async () => {
   const file = takeProfile(shapes.pid, "threads.pb.gz", "--kind", "threads");
   const saved = await openPage(await serve(file), { view: "functions", thread: "reader" });
   await waitForTotal(saved, liveBytes("reader", 400));

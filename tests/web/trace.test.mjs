@@ -57,7 +57,7 @@ async function traceDuring(what) {
   return { summary: all.at(-1).summary, events: all.slice(0, -1) };
 }
 
-test("calls, histograms and stacks are those of seemalloc trace", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("calls, histograms and stacks equal those of seemalloc trace", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "kernel" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
@@ -116,7 +116,7 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: TES
   await closePage(page);
 });
 
-test("it is stopped, and the process records nothing any more", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a stopped trace ends the recording in the process", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(url, { view: "kernel" }, { colorScheme: "dark" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();

@@ -28,7 +28,7 @@ const names = (page) => page.locator("tbody tr td.name button").evaluateAll((all
 const waitForRows = (page, count) =>
   page.waitForFunction((want) => document.querySelectorAll("tbody tr").length === want, count);
 
-test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame", {
+test("a table of 500 rows equals seemalloc top, and is drawn 100 rows per frame", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "growth" });
@@ -69,7 +69,7 @@ test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame",
   await closePage(page);
 });
 
-test("profiles are read by the worker alone, and the last of many questions is answered", {
+test("only the worker reads profiles, and only the last of many requests is answered", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "functions" });
@@ -105,7 +105,7 @@ test("profiles are read by the worker alone, and the last of many questions is a
   await closePage(page);
 });
 
-test("a worker that cannot be loaded is said", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a worker that cannot be loaded is reported", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage("about:blank");
   await page.route(/worker\.js$/, (route) => route.abort());
   await page.goto(`${url}#view=flame`);

@@ -110,7 +110,7 @@ test("the graph has the nodes of top and the edges of pprof", { timeout: TEST_TI
   await closePage(page);
 });
 
-test("the graph leaves out what is small, focuses by click, and is walked by keys", {
+test("the graph omits small functions, filters by click, and is navigated by keyboard", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(files, { view: "graph", at: 2 });
@@ -219,7 +219,7 @@ test("the source has the bytes of pprof -list on its lines", { timeout: TEST_TIM
   await closePage(page);
 });
 
-test("source that is not here is said to be, and its lines still have their bytes", {
+test("missing source is reported, and its lines still have their bytes", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   // The same profile, with the file at another path.
@@ -271,7 +271,7 @@ async function toPprof(page) {
   await page.locator("#toptable tbody tr").first().waitFor();
 }
 
-test("pprof's pages have the same figures, load nothing, and lead back", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("pprof's pages have the same figures, load nothing, and link back", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
   await toPprof(page);
   await eventually(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
@@ -311,7 +311,7 @@ test("pprof's pages have the same figures, load nothing, and lead back", { timeo
   await closePage(page);
 });
 
-test("there is no way to pprof with filters that it does not have", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("there is no link to pprof with filters that it does not support", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "functions", at: 2, module: "leak" });
   await page.getByText("no pprof with these filters").waitFor();
   await page.getByLabel("module").selectOption("");
@@ -319,7 +319,7 @@ test("there is no way to pprof with filters that it does not have", { timeout: T
   await closePage(page);
 });
 
-test("filters and the change go with the way to pprof", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the link to pprof includes the filters and the comparison", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
   await toPprof(page);
   await eventually(() => assert.match(page.url(), /\/pprof\/2-1\/top/));
@@ -330,7 +330,7 @@ test("filters and the change go with the way to pprof", { timeout: TEST_TIMEOUT_
   await closePage(page);
 });
 
-test("the changes are those of seemalloc diff, by stack and in all", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the changes equal those of seemalloc diff, by stack and in total", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "changes", at: 2 });
   await page.getByText("Choose two moments, or two files").waitFor();
   await page.getByLabel("compared with").selectOption("1");
@@ -410,7 +410,7 @@ async function titles(page, svg) {
   }, svg.data.toString());
 }
 
-test("the flame graph is saved with the figures of top, by module or by change, either way up", {
+test("the flame graph is saved with the figures of top, in both colourings and directions", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(files, { view: "flame", at: 2 });
@@ -461,7 +461,7 @@ test("the flame graph is saved with the figures of top, by module or by change, 
   await closePage(page);
 });
 
-test("bytes and objects, in use and allocated, are those of top", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("bytes and objects, in use and allocated, equal those of top", { timeout: TEST_TIMEOUT_MS }, async () => {
   const page = await openPage(files, { view: "flame", at: 2 });
   for (const [type, by, unit] of [
     ["inuse_space", "inuse", "bytes"],
@@ -488,7 +488,9 @@ function focused(file, type, tag) {
 const total = (page, want) =>
   page.waitForFunction((text) => document.querySelector(".total strong")?.textContent === text, want);
 
-test("sizes choose what pprof's tagfocus does, and stand in the address", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("the size filter equals pprof's tagfocus, and is stored in the address", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
   const all = top(second).total;
   await total(page, bytes(all));
@@ -522,7 +524,9 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
   await closePage(page);
 });
 
-test("how long blocks lived, and who freed them, where the profile has it", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("lifetime and freeing-thread filters appear if the profile supports them", {
+  timeout: TEST_TIMEOUT_MS,
+}, async () => {
   const page = await openPage(await serve(lifetimes), { view: "functions", type: "freed_space" });
   // The list is empty until the first profile has arrived.
   await page
@@ -549,7 +553,7 @@ test("how long blocks lived, and who freed them, where the profile has it", { ti
   await closePage(heap);
 });
 
-test("a window of time, of a process", { timeout: TEST_TIMEOUT_MS }, async () => {
+test("a time window of a process", { timeout: TEST_TIMEOUT_MS }, async () => {
   const live = await serve(String(leak.pid));
   const page = await openPage(live, { view: "functions", kind: "allocs" });
   await page.getByRole("row", { name: /steady_work/ }).waitFor();
@@ -578,7 +582,7 @@ test("a window of time, of a process", { timeout: TEST_TIMEOUT_MS }, async () =>
   await page.context().close();
 });
 
-test("what is asked for once while the tab is hidden is there when it is seen", {
+test("a request of a hidden tab is sent when the tab becomes visible", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
@@ -627,7 +631,7 @@ test("a link shows the same zoom, column and window", { timeout: TEST_TIMEOUT_MS
   await closePage(again);
 });
 
-test("words are explained on focus", async () => {
+test("a term's definition is shown on focus", async () => {
   const page = await openPage(files, { view: "functions", at: 2 });
   const word = page.locator("abbr").first();
   await word.waitFor();
@@ -640,7 +644,7 @@ test("words are explained on focus", async () => {
   await closePage(page);
 });
 
-test("the tree is walked by arrows, to its leaves too", async () => {
+test("the tree is navigated by arrow keys, down to its leaves", async () => {
   const page = await openPage(files, { view: "tree", at: 2 });
   const tree = page.getByRole("tree");
   await tree.waitFor();

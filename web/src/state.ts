@@ -120,7 +120,7 @@ export function useViewState(): [ViewState, Change] {
 }
 
 /**
- * Repeats the request every `every` ms (again: nothing else has changed), and immediately when a dependency
+ * Repeats the request every `intervalMs` (isRepeat: no dependency has changed), and immediately when a dependency
  * changes. A hidden page sends it when it becomes visible.
  */
 export function useRequest<T>(

@@ -6,12 +6,12 @@ import type { WorkerRequest, WorkerResponse } from "./worker.ts";
 
 const POLL_INTERVAL_MS = 5000; // ms
 
-// Created with the page, so that it is ready for the first view. There is one question at a time: a new question
+// Created with the page, so that it is ready for the first view. There is one request at a time: a new request
 // cancels the previous one.
 const worker = isReport ? null : new Worker("worker.js");
 let pending: { id: number; resolve: (result: ViewResult) => void; reject: (problem: Error) => void } | null = null;
 let lastId = 0;
-let failed: Error | null = null; // possibly before the first question
+let failed: Error | null = null; // possibly before the first request
 
 worker?.addEventListener("message", ({ data: { id, result, error: problem } }: MessageEvent<WorkerResponse>) => {
   if (pending?.id !== id) return;
@@ -33,7 +33,7 @@ async function request(viewRequest: ViewRequest, age: number): Promise<ViewResul
   });
 }
 
-/** The latest data for a question. While new data is computed, the previous data is returned. */
+/** The latest data for a request. While new data is computed, the previous data is returned. */
 export function useViewData(viewRequest: ViewRequest | null): { value: ViewResult | null; problem: string } {
   const isLive = !!viewRequest?.isLive;
   return useRequest<ViewResult | null>(

@@ -29,32 +29,32 @@ const STACKS: Stacks = {
 const WHOLE = (MANY * (MANY + 1)) / 2;
 
 const profile = { kind: "heap", at: 0, rows: "", isLive: true };
-const question = (view: string, some: Partial<ViewState> = {}) =>
+const request = (view: string, some: Partial<ViewState> = {}) =>
   viewRequest({ ...DEFAULT_STATE, ...some, view }, view, profile);
-const look = <V extends keyof ViewData>(
+const view = <V extends keyof ViewData>(
   view: V,
   some: Partial<ViewState> = {},
   of: Partial<Stacks> = {},
   more: Partial<ViewRequest> = {},
 ) => {
-  const { about, data: figures } = computeView({ ...STACKS, ...of }, { ...question(view, some), ...more });
-  return { about, figures: figures as ViewData[V] };
+  const { about, data } = computeView({ ...STACKS, ...of }, { ...request(view, some), ...more });
+  return { about, data: data as ViewData[V] };
 };
-const said = (node: Node): unknown => [node.name, node.module, node.total, node.self, node.children.map(said)];
+const treeOf = (node: Node): unknown => [node.name, node.module, node.total, node.self, node.children.map(treeOf)];
 
-test("what only decides how a view is drawn asks for nothing", () => {
+test("settings that only affect drawing do not change the request", () => {
   const same = (one: Partial<ViewState>, other: Partial<ViewState>, view: string) =>
-    JSON.stringify(question(view, one)) === JSON.stringify(question(view, other));
+    JSON.stringify(request(view, one)) === JSON.stringify(request(view, other));
   assert.ok(same({ zoom: "main\nf1", colour: "module" }, {}, "flame"));
   assert.ok(!same({ search: "f" }, {}, "functions"));
   for (const other of [{ focus: "f1" }, { module: "a.out" }, { type: "inuse_objects" }, { inverted: true }])
     assert.ok(!same(other, {}, "flame"));
 });
 
-test("a tree is the same once it has gone to another thread, and its memory has gone with it", () => {
+test("a tree is unchanged after its transfer to another thread, and its buffers are moved", () => {
   for (const view of ["flame", "callers"] as const) {
-    const one = computeView(STACKS, question(view, { function: "go" }));
-    const kept = callTree(sortStacks(STACKS, selectStacks(STACKS, 1)));
+    const one = computeView(STACKS, request(view, { function: "go" }));
+    const expected = callTree(sortStacks(STACKS, selectStacks(STACKS, 1)));
     const there = structuredClone(one, { transfer: transferables(one) });
     assert.equal(
       transferables(there).every((buffer) => buffer.byteLength > 0),
@@ -65,61 +65,58 @@ test("a tree is the same once it has gone to another thread, and its memory has 
       true,
       "none of it is copied",
     );
-    if (view === "flame") assert.deepEqual(said(callTree((there.data as ViewData["flame"]).tree)), said(kept));
+    if (view === "flame") assert.deepEqual(treeOf(callTree((there.data as ViewData["flame"]).tree)), treeOf(expected));
     else
       assert.equal(callTree((there.data as ViewData["callers"]).callees!.tree).children[0]!.children.length, MANY / 2);
   }
-  assert.doesNotThrow(() => computeView(STACKS, question("flame")), "the profile itself is still there");
+  assert.doesNotThrow(() => computeView(STACKS, request("flame")), "the profile itself is still there");
 });
 
-test("what is told beside every view", () => {
-  const { about } = look("flame");
+test("every view has the profile's information", () => {
+  const { about } = view("flame");
   assert.deepEqual(
     [about.total.value, about.unit, about.error, about.isComparison, about.t, about.comments],
     [WHOLE, "bytes", 20, false, 7, ["said"]],
   );
   assert.deepEqual(about.modules, ["a.out", "lib.so"]);
-  assert.equal(look("flame", { focus: "^f1$" }).about.error, 0, "of a part it is not known");
-  assert.equal(look("flame", { type: "inuse_objects" }).about.total.value, MANY);
-  assert.deepEqual(look("flame", {}, {}, { kind: "deaths" }).about.freed, { known: WHOLE, all: WHOLE });
+  assert.equal(view("flame", { focus: "^f1$" }).about.error, 0, "of a part it is not known");
+  assert.equal(view("flame", { type: "inuse_objects" }).about.total.value, MANY);
+  assert.deepEqual(view("flame", {}, {}, { kind: "deaths" }).about.freed, { known: WHOLE, all: WHOLE });
 });
 
-test("of long tables the first rows are sent, in order, and how many more there are", () => {
-  const { figures } = look("functions", { sort: "cum" });
+test("long tables are truncated, with the number of omitted rows", () => {
+  const { data: figures } = view("functions", { sort: "cum" });
   assert.deepEqual([figures.rows.length, figures.omitted, figures.column], [500, MANY + 2 - 500, "cum"]);
   assert.deepEqual(
     figures.rows.slice(0, 3).map((row) => row.name),
     ["main", "go", "f699"],
   );
-  assert.equal(look("functions", { sort: "-name" }).figures.rows[0]!.name, "main", "turned round");
-  const found = look("functions", { search: "^f69" }).figures;
+  assert.equal(view("functions", { sort: "-name" }).data.rows[0]!.name, "main", "turned round");
+  const found = view("functions", { search: "^f69" }).data;
   assert.deepEqual([found.rows.length, found.omitted, found.rows[0]!.name], [11, 0, "f699"]);
   const base = STACKS.values.map(([objects], i) => [objects!, i < 600 ? 0 : 1]);
-  const changed = look("changes", { what: "new" }, { base, base_errors: [1, 1] });
+  const changed = view("changes", { what: "new" }, { base, base_errors: [1, 1] });
   assert.deepEqual(
-    [changed.figures.rows.length, changed.figures.omitted, changed.figures.totals.byType.grown.stacks],
+    [changed.data.rows.length, changed.data.omitted, changed.data.totals.byType.grown.stacks],
     [500, 100, 100],
   );
   assert.equal(changed.about.isComparison, true);
-  assert.deepEqual(look("changes").figures.rows, [], "nothing is compared");
+  assert.deepEqual(view("changes").data.rows, [], "nothing is compared");
 });
 
-test("each other view has its figures", () => {
-  assert.equal(look("overview").figures.topHolders[0]!.name, "f699");
-  const { graph, picture } = look("graph", { most: 20, nodes: 0 }).figures;
+test("each other view has its data", () => {
+  assert.equal(view("overview").data.topHolders[0]!.name, "f699");
+  const { graph, picture } = view("graph", { most: 20, nodes: 0 }).data;
   assert.deepEqual([graph.nodes.length, picture.boxes.length], [20, 20]);
   const go = functionTable(STACKS, selectStacks(STACKS, 1)).find((row) => row.name === "go")!;
-  const callers = look("callers", { function: "go" }).figures;
+  const callers = view("callers", { function: "go" }).data;
   assert.deepEqual([callers.name, callers.value, callers.names[0]], ["go", go.cum, "main"]);
-  assert.deepEqual(look("flame", { search: "^go$" }).figures.matches, { value: go.cum, functions: 1 });
-  assert.deepEqual(look("callers", { function: "go", search: "^main$" }).figures.callees!.matches, {
+  assert.deepEqual(view("flame", { search: "^go$" }).data.matches, { value: go.cum, functions: 1 });
+  assert.deepEqual(view("callers", { function: "go", search: "^main$" }).data.callees!.matches, {
     value: 0,
     functions: 0,
   });
-  assert.deepEqual(
-    [look("callers", { function: "nobody" }).figures.callers, look("callers").figures.callees],
-    [null, null],
-  );
-  const source = look("source").figures;
+  assert.deepEqual([view("callers", { function: "nobody" }).data.callers, view("callers").data.callees], [null, null]);
+  const source = view("source").data;
   assert.deepEqual([source.name, source.parts[0]!.file, source.parts[0]!.total.cum], ["go", "go.cc", go.cum]);
 });

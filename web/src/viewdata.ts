@@ -48,7 +48,7 @@ const FILTER_SETTINGS = ["type", "focus", "ignore", "hide", "module"] as const;
 
 type ViewName = keyof typeof VIEW_SETTINGS;
 
-/** The requested profile and view. Two questions are equal if their JSON is equal. */
+/** The requested profile and view. Two requests are equal if their JSON is equal. */
 export interface ViewRequest {
   kind: string;
   at: number;
@@ -170,15 +170,15 @@ const BUILDERS: { [V in ViewName]: Builder<V> } = {
   changes: (stacks, all, shown) => {
     const { rows, ...totals } = compareStacks(stacks, all);
     const search = compilePattern(shown.search);
-    const chosen = stacks.base
+    const matchingRows = stacks.base
       ? rows.filter(
           (row) => (!shown.what || row.type === shown.what) && (!search || row.stack.some((name) => search.test(name))),
         )
       : [];
     return {
       totals,
-      rows: chosen.slice(0, MAX_ROWS),
-      omitted: Math.max(0, chosen.length - MAX_ROWS),
+      rows: matchingRows.slice(0, MAX_ROWS),
+      omitted: Math.max(0, matchingRows.length - MAX_ROWS),
       type: shown.what as "" | ChangeType,
     };
   },

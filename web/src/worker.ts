@@ -16,7 +16,7 @@ export interface WorkerResponse {
   error?: string;
 }
 
-// The last profile, because most questions are about the same one.
+// The last profile, because most requests are for the same one.
 let cachedProfile: { key: string; stacks: Promise<Stacks>; receivedAt: number } | null = null;
 let latestId = 0;
 
@@ -35,7 +35,7 @@ function fetchProfile({ kind, at, base, rows, isLive, runNumber }: ViewRequest, 
   return entry.stacks;
 }
 
-/** Only the latest question is answered, because typing a filter sends one question per letter. */
+/** Only the latest request is answered, because typing a filter sends one request per letter. */
 async function answer({ id, request, age }: WorkerRequest): Promise<void> {
   latestId = id;
   await new Promise((resolve) => setTimeout(resolve));

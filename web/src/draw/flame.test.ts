@@ -21,7 +21,7 @@ function node(name: string, total: number, base: number, children: Node[] = []):
   return one;
 }
 
-test("boxes lie inside of their caller's, by their share", () => {
+test("boxes are inside their caller's box, by their share", () => {
   const b = node("b", 30, 0, [node("c", 10, 0)]);
   const root = node("all", 100, 0, [node("a", 50, 0), b]);
   const { boxes, rows } = layout(root, 1000, false);
@@ -41,7 +41,7 @@ test("boxes lie inside of their caller's, by their share", () => {
   assert.equal(boxAt(boxes, rows, true, 550, 5)?.node.name, "c");
 });
 
-test("zoomed in, callers are as wide as the picture", () => {
+test("callers of the zoomed node have full width", () => {
   const b = node("b", 30, 0);
   const root = node("all", 100, 0, [node("a", 70, 0), b]);
   assert.deepEqual(
@@ -54,7 +54,7 @@ test("zoomed in, callers are as wide as the picture", () => {
   assert.equal(root.children.length, 2);
 });
 
-test("of a change what is gone is seen, and nothing is wider than its caller", () => {
+test("freed memory is visible in a comparison, and no box is wider than its caller", () => {
   const root = node("all", 10, 100, [node("gone", 0, 90), node("new", 10, 0), node("same", 0, 10)]);
   const { boxes } = layout(root, 1000, true);
   const inside = boxes.filter((box) => box.y === 1);
@@ -62,7 +62,7 @@ test("of a change what is gone is seen, and nothing is wider than its caller", (
   assert.ok(inside.reduce((sum, box) => sum + box.width, 0) <= 1000.001);
 });
 
-test("100,000 frames that are too narrow to be seen are left out", () => {
+test("100,000 frames that are too narrow are omitted", () => {
   const wide = node(
     "all",
     100_000,
@@ -73,10 +73,10 @@ test("100,000 frames that are too narrow to be seen are left out", () => {
   assert.equal(boxes.length, 1);
 });
 
-test("as SVG, each box has its place, its colour and what it means; names are text", () => {
+test("the SVG has the position, colour and title of each box; names are escaped", () => {
   const root = node("all", 100, 50, [node("a<script>&\u0001", 60, 0), node("b", 40, 50)]);
   const { boxes, rows } = layout(root, 500, true);
-  const look: FlameStyle = {
+  const style: FlameStyle = {
     width: 500,
     rootAtBottom: false,
     byChange: true,
@@ -84,22 +84,22 @@ test("as SVG, each box has its place, its colour and what it means; names are te
     dark: false,
     selected: null,
   };
-  const svg = svgOf(boxes, rows, look, (one) => `${one.name}: ${one.total}`);
+  const svg = svgOf(boxes, rows, style, (one) => `${one.name}: ${one.total}`);
   assert.equal(svg.match(/<g>/g)?.length, 3);
   assert.ok(svg.includes("<title>b: 40</title>"), svg);
   assert.ok(!svg.includes("<script>") && svg.includes("a&#60;script&#62;&#38;?"), svg);
   const fills = (text: string) => [...text.matchAll(/height="19" fill="([^"]+)"/g)].map((match) => match[1]);
   assert.match(fills(svg)[1]!, /^hsl\(8 85%/, "all of it is new: red");
   assert.match(fills(svg)[2]!, /^hsl\(212 /, "shrunk: blue");
-  assert.notDeepEqual(fills(svgOf(boxes, rows, { ...look, byChange: false }, () => "")), fills(svg));
+  assert.notDeepEqual(fills(svgOf(boxes, rows, { ...style, byChange: false }, () => "")), fills(svg));
   assert.match(
-    svgOf(boxes, rows, { ...look, rootAtBottom: true }, () => ""),
+    svgOf(boxes, rows, { ...style, rootAtBottom: true }, () => ""),
     /y="20" width="499.5"/,
     "flames have their root at the bottom",
   );
 });
 
-test("losses are as wide as gains", () => {
+test("losses have the same width as gains", () => {
   const { boxes } = layout(node("all", 10, 0, [node("gained", 60, 0), node("lost", -50, 0)]), 110, false);
   assert.deepEqual(
     boxes.map((box) => [box.node.name, Math.round(box.width)]),
@@ -111,7 +111,7 @@ test("losses are as wide as gains", () => {
   );
 });
 
-test("the legend names the modules that are seen, the widest first", () => {
+test("the legend lists the visible modules, the widest first", () => {
   const of = (name: string, module: string, total: number, children: Node[] = []) =>
     Object.assign(node(name, total, 0, children), { module });
   const root = node("all", 1000, 0, [

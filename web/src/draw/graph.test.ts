@@ -14,7 +14,7 @@ function made(edges: [string, string, number][]): Graph {
   };
 }
 
-test("callers lie above, and no two boxes on top of each other", () => {
+test("callers are above callees, and no two boxes overlap", () => {
   const {
     boxes,
     edges: ways,
@@ -51,7 +51,7 @@ test("callers lie above, and no two boxes on top of each other", () => {
   for (const way of ways) assert.match(svgPath(way.points), /^M[\d.,-]+( Q[\d.,-]+ [\d.,-]+)+$|^M[\d.,-]+ L[\d.,-]+$/);
 });
 
-test("names like those of JavaScript's own are names", () => {
+test("names of JavaScript's own properties are ordinary names", () => {
   assert.deepEqual(
     layout(
       made([
@@ -65,16 +65,16 @@ test("names like those of JavaScript's own are names", () => {
   );
 });
 
-test("nothing to draw", () => assert.deepEqual(layout(made([])).boxes, []));
+test("an empty graph has a layout", () => assert.deepEqual(layout(made([])).boxes, []));
 
-test("small changes leave the picture as it is", () => {
+test("small changes keep the layout", () => {
   const [before, after, other] = [made([["a", "b", 10]]), made([["a", "b", 11]]), made([["a", "c", 10]])];
   assert.equal(layoutKey(before), layoutKey(after));
   assert.notEqual(layoutKey(before), layoutKey(other));
   assert.deepEqual([0, 0.07, 0.3, 0.6, 1].map(fontSizeFor), [11, 14, 17, 20, 20]);
 });
 
-test("long names are cut where words end", () => {
+test("long names are wrapped at word boundaries", () => {
   assert.deepEqual(wrapName("std::unordered_map<std::string, int>::operator[]"), [
     "std::unordered_map<std::string, ",
     "int>::operator[]",
@@ -86,7 +86,7 @@ test("long names are cut where words end", () => {
   assert.deepEqual(wrapName("main"), ["main"]);
 });
 
-test("eighty functions and two hundred calls are laid out in less than three seconds of a processor", () => {
+test("80 functions and 200 calls are laid out in less than 3 s of CPU time", () => {
   const edges: [string, string, number][] = [];
   for (let i = 1; i < 80; i++) edges.push([`f${Math.floor(i / 3)}`, `f${i}`, 80 - i]);
   for (let i = 0; i < 120; i++) edges.push([`f${(i * 7) % 80}`, `f${(i * 13 + 1) % 80}`, 1]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { branchId, parseBranches, toggleBranch } from "./branches.ts";
 
-test("what was opened and closed is found again", () => {
+test("opened and closed branches are restored from the address", () => {
   let text = toggleBranch("", "abc", true, false);
   text = toggleBranch(text, "xyz", false, true);
   assert.equal(text, "abc.-xyz");
@@ -15,13 +15,13 @@ test("what was opened and closed is found again", () => {
   );
 });
 
-test("what is as it comes is not written down", () => {
+test("branches in their default state are not stored", () => {
   assert.equal(toggleBranch("abc", "abc", false, false), "");
   assert.equal(toggleBranch("-abc.d", "abc", true, true), "d");
   assert.equal(toggleBranch("abc", "abc", false, true), "-abc");
 });
 
-test("what is no branch is left out", () => {
+test("invalid branch ids are ignored", () => {
   assert.deepEqual(
     [...parseBranches("ab..-.zz zz.<b>.1234567890.-7")],
     [
@@ -32,7 +32,7 @@ test("what is no branch is left out", () => {
   assert.equal(parseBranches("").size, 0);
 });
 
-test("a branch is told by all names from the root on", () => {
+test("a branch is identified by all names from the root", () => {
   const main = branchId("", "main");
   assert.notEqual(branchId(main, "f"), branchId(branchId("", "other"), "f"));
   assert.equal(branchId(main, "f"), branchId(branchId("", "main"), "f"));

@@ -18,7 +18,7 @@ export function parseBranches(text: string): Map<string, boolean> {
   return known;
 }
 
-/** The list after a branch was opened or closed. usual: its default state. */
+/** The list after a branch was opened or closed. defaultOpen: its default state. */
 export function toggleBranch(text: string, branch: string, open: boolean, defaultOpen: boolean): string {
   const known = parseBranches(text);
   known.delete(branch);

@@ -44,7 +44,7 @@ test("new, gone, grown and shrunk stacks add up to the change", () => {
   );
 });
 
-test("lines of one function are one stack, in whatever order they come", () => {
+test("lines of one function are one stack, in any order", () => {
   const only: Stacks = {
     ...STACKS,
     stacks: [
@@ -59,10 +59,10 @@ test("lines of one function are one stack, in whatever order they come", () => {
   assert.equal(parts.same.stacks, 1);
 });
 
-test("filters hold", () =>
+test("comparisons apply the filters", () =>
   assert.equal(compareStacks(STACKS, selectStacks(STACKS, 0, { ignore: "^g$" })).byType.gone.stacks, 0));
 
-test("what a container allocates is of the function that fills it", () => {
+test("memory of a container belongs to the function that fills it", () => {
   const std: Stacks = {
     ...STACKS,
     frames: [

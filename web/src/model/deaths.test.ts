@@ -4,7 +4,7 @@ import type { Stacks } from "../answers.ts";
 import { FREED_BY_FRAME, freeingCoverage } from "./deaths.ts";
 import { selectStacks } from "./stacks.ts";
 
-test("what has nobody below the joint is not known", () => {
+test("a stack that ends at the joint frame has an unknown freeing stack", () => {
   const stacks = {
     frames: ["main", "make", FREED_BY_FRAME, "drop"].map((n) => ({ n })),
     stacks: [

@@ -22,8 +22,8 @@ const EVENTS = [
 ];
 const NONE = { focus: "", ignore: "", thread: "" };
 
-test("calls are chosen by the functions of their stacks and by their threads", () => {
-  const ids = (chosen: Partial<typeof NONE>) => filterEvents(EVENTS, { ...NONE, ...chosen }).map((one) => one.id);
+test("events are filtered by the functions of their stacks and by thread", () => {
+  const ids = (filter: Partial<typeof NONE>) => filterEvents(EVENTS, { ...NONE, ...filter }).map((one) => one.id);
   assert.deepEqual(ids({}), [1, 2, 3]);
   assert.deepEqual(ids({ focus: "GROWS" }), [1]);
   assert.deepEqual(ids({ focus: "main" }), [], "not by a file's name");
@@ -35,7 +35,7 @@ test("calls are chosen by the functions of their stacks and by their threads", (
   assert.deepEqual(ids({ thread: "10" }), [], "a whole id");
 });
 
-test("a pattern that cannot be read chooses nothing, and is said", () => {
+test("an invalid pattern selects no event and reports an error", () => {
   assert.deepEqual(filterEvents(EVENTS, { ...NONE, focus: "(", thread: "[" }).length, 3);
   assert.equal(filterError(NONE), "");
   assert.match(filterError({ ...NONE, focus: "(", thread: "[" }), /^focus=\(: expected a regular expression/);

@@ -10,16 +10,16 @@ export interface EventFilter {
 }
 
 /** The error of the first invalid pattern; "": all are valid. */
-export function filterError(chosen: EventFilter): string {
-  return (["focus", "ignore", "thread"] as const).map((name) => patternError(name, chosen[name])).find(Boolean) ?? "";
+export function filterError(filter: EventFilter): string {
+  return (["focus", "ignore", "thread"] as const).map((name) => patternError(name, filter[name])).find(Boolean) ?? "";
 }
 
-export function filterEvents(events: TraceEvent[], chosen: EventFilter): TraceEvent[] {
-  const [focus, ignore] = [compilePattern(chosen.focus), compilePattern(chosen.ignore)];
-  const name = chosen.thread && !patternError("thread", chosen.thread) ? new RegExp(chosen.thread) : null;
+export function filterEvents(events: TraceEvent[], filter: EventFilter): TraceEvent[] {
+  const [focus, ignore] = [compilePattern(filter.focus), compilePattern(filter.ignore)];
+  const name = filter.thread && !patternError("thread", filter.thread) ? new RegExp(filter.thread) : null;
   return events.filter(
     (event) =>
       matchesFilters(event.stack.map(functionAt), focus, ignore) &&
-      (!name || name.test(event.thread_name) || String(event.thread) === chosen.thread),
+      (!name || name.test(event.thread_name) || String(event.thread) === filter.thread),
   );
 }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { FINDING_VIEWS, functionAt } from "./findings.ts";
 
-test("each of doctor's findings has its view", () => {
+test("each finding of doctor has a view", () => {
   const ids = [...readFileSync("../tool/doctor/checks.go", "utf8").matchAll(/^\t\{"([a-z-]+)",/gm)].map(
     (match) => match[1]!,
   );
@@ -11,7 +11,7 @@ test("each of doctor's findings has its view", () => {
   assert.deepEqual(Object.keys(FINDING_VIEWS).sort(), ids.sort());
 });
 
-test("a place is a function, with or without its line", () => {
+test("functionAt parses a location with and without its line", () => {
   assert.equal(functionAt("main shop.cc:7"), "main");
   assert.equal(functionAt("operator new(unsigned long)"), "operator new(unsigned long)");
 });

@@ -23,10 +23,10 @@ const STACKS: Stacks = {
   base: undefined,
 };
 const ALL = { nodes: 0, edges: 0, maxNodes: 100 };
-const told = (one: { from: string; to: string; value: number; indirect: boolean }) =>
+const edgeText = (one: { from: string; to: string; value: number; indirect: boolean }) =>
   `${one.from}→${one.to} ${one.value}${one.indirect ? "~" : ""}`;
 
-test("edges carry what goes through them; recursion has none to itself", () => {
+test("edges have the value of their stacks; recursion makes no edge to itself", () => {
   const { nodes, edges, total: whole } = callGraph(STACKS, selectStacks(STACKS, 0), ALL);
   assert.equal(whole, 450);
   assert.deepEqual(
@@ -39,16 +39,21 @@ test("edges carry what goes through them; recursion has none to itself", () => {
       ["parse", 0, 100],
     ],
   );
-  assert.deepEqual(edges.map(told).sort(), ["main→parse 100", "main→serve 350", "parse→node 100", "serve→cache 300"]);
+  assert.deepEqual(edges.map(edgeText).sort(), [
+    "main→parse 100",
+    "main→serve 350",
+    "parse→node 100",
+    "serve→cache 300",
+  ]);
 });
 
-test("a call over functions that are left out is an edge that says so", () => {
+test("a call through omitted functions is marked as indirect", () => {
   const hidden = callGraph(STACKS, selectStacks(STACKS, 0), { ...ALL, maxNodes: 3 });
-  assert.deepEqual(hidden.edges.map(told).sort(), ["main→serve 350", "serve→cache 300"]);
+  assert.deepEqual(hidden.edges.map(edgeText).sort(), ["main→serve 350", "serve→cache 300"]);
   assert.equal(hidden.omittedNodes, 2);
   const skip: Stacks = { ...STACKS, stacks: [[0, 1, 2], [0, 3, 3, 4], [0, 2], [0]], values: [[100], [10], [50], [0]] };
   const over = callGraph(skip, selectStacks(skip, 0), { ...ALL, maxNodes: 2 });
-  assert.deepEqual(over.edges.map(told), ["main→node 150~"]);
+  assert.deepEqual(over.edges.map(edgeText), ["main→node 150~"]);
 });
 
 test("limits are shares of the total", () => {
@@ -57,11 +62,11 @@ test("limits are shares of the total", () => {
     ["main", "serve", "cache"],
   );
   const few = callGraph(STACKS, selectStacks(STACKS, 0), { ...ALL, edges: 0.5 });
-  assert.deepEqual(few.edges.map(told).sort(), ["main→serve 350", "serve→cache 300"]);
+  assert.deepEqual(few.edges.map(edgeText).sort(), ["main→serve 350", "serve→cache 300"]);
   assert.equal(few.omittedEdges, 2);
 });
 
-test("of a change, what is gone is there", () => {
+test("freed memory counts in a comparison", () => {
   const change: Stacks = { ...STACKS, base: [[100], [0], [0], [70]] };
   const { nodes, edges } = callGraph(change, selectStacks(change, 0), ALL);
   assert.equal(nodes.find((node) => node.name === "parse")!.cumBase, 170);
@@ -71,21 +76,21 @@ test("of a change, what is gone is there", () => {
   );
 });
 
-test("the heaviest way", () => {
+test("heaviest returns the edge with the largest value", () => {
   const { edges } = callGraph(STACKS, selectStacks(STACKS, 0), ALL);
   assert.equal(heaviest(edges, "main", "out")?.to, "serve");
   assert.equal(heaviest(edges, "cache", "in")?.from, "serve");
   assert.equal(heaviest(edges, "main", "in"), null);
 });
 
-test("a name as a pattern matches itself alone", () => {
+test("exactPattern matches only its name", () => {
   for (const name of ["std::vector<int*>::push_back(int* const&)", "operator[]", "a+b|c", "{closure#0}", "$x^"]) {
     assert.ok(new RegExp(exactPattern(name)).test(name), name);
     assert.ok(!new RegExp(exactPattern(name)).test(name + "2"), name);
   }
 });
 
-test("nodes of random profiles are the table's, and no node has less than one of its edges", () => {
+test("random profiles: nodes equal the function table, and no edge exceeds its nodes", () => {
   const seed = Number(process.env.SEEMALLOC_SEED ?? Date.now() % 1e9);
   let state = seed;
   const next = () => {

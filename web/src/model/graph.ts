@@ -27,10 +27,10 @@ export interface Graph {
 }
 
 /** A recursive function has no edge to itself. Each stack counts once per edge. */
-function graphEdges(stacks: Stacks, all: SelectedStack[], kept: Set<string>): Edge[] {
+function graphEdges(stacks: Stacks, all: SelectedStack[], names: Set<string>): Edge[] {
   const numbers = nameNumbers(stacks);
   const isKept: boolean[] = []; // by the number of the name
-  for (const [index, frame] of stacks.frames.entries()) isKept[numbers[index]!] = kept.has(frame.n);
+  for (const [index, frame] of stacks.frames.entries()) isKept[numbers[index]!] = names.has(frame.n);
   const edges = new Map<number, { edge: Edge; seen: number }>(); // by both numbers; seen: the last line that contains it
   all.forEach((line, index) => {
     let from = -1; // a frame
@@ -75,15 +75,15 @@ export function callGraph(stacks: Stacks, all: SelectedStack[], limits: GraphLim
     .filter((one, place) => place < limits.maxNodes && one.size > 0 && one.size >= limits.nodes * whole)
     .map((one) => one.row);
   const edges = graphEdges(stacks, all, new Set(nodes.map((node) => node.name)));
-  const kept = edges.filter(
+  const shownEdges = edges.filter(
     (edge) => weight(edge.value, edge.base) > 0 && weight(edge.value, edge.base) >= limits.edges * whole,
   );
   return {
     nodes,
-    edges: kept,
+    edges: shownEdges,
     total: whole,
     omittedNodes: rows.length - nodes.length,
-    omittedEdges: edges.length - kept.length,
+    omittedEdges: edges.length - shownEdges.length,
   };
 }
 

@@ -13,7 +13,7 @@ const one = (stack: string, inner: number, bytes_per_s: number, now: number): Su
   times: [],
 });
 
-test("stacks that are told alike are one grower, and callers of a helper are not", () => {
+test("stacks with the same shown names are merged, callers of a helper are not", () => {
   const all = [
     one("filled parser main", 0, 50, 500),
     one("Box::new sessions main", 1, 40, 400),

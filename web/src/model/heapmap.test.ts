@@ -85,7 +85,7 @@ test("cells add up to all regions, in order", () => {
   );
 });
 
-test("a grid fits what it is given, and shares cells when it must", () => {
+test("a grid fits its area, and several regions share a cell if necessary", () => {
   for (const regions of [1, 7, 100, 3000, 51200, 1000000]) {
     for (const width of [300, 1200]) {
       const { regionsPerCell: each, columns, rows, cellSize: size } = layoutGrid(regions, width, 400);
@@ -99,7 +99,7 @@ test("a grid fits what it is given, and shares cells when it must", () => {
   }
 });
 
-test("100 GiB are summed up well within a frame's work", () => {
+test("100 GiB are summed in less than the time of a frame", () => {
   const map = mapOf(51200);
   // Other processes may be running, so the fastest of several attempts counts.
   let quickest = Infinity;
@@ -112,17 +112,17 @@ test("100 GiB are summed up well within a frame's work", () => {
   assert.ok(quickest < 100, `${quickest} ms`);
 });
 
-test("functions choose by the stack that pins, where one is known", () => {
-  const chosen = (focus: string, ignore: string) =>
+test("function filters select by the pinning stack, if known", () => {
+  const pinned = (focus: string, ignore: string) =>
     [["filled", "grows"], ["filled", "serves"], undefined].map(pinFilter({ focus, ignore }) ?? (() => null));
-  assert.deepEqual(chosen("", ""), [null, null, null]);
-  assert.deepEqual(chosen("GROWS", ""), [true, false, false]);
-  assert.deepEqual(chosen("", "^serves$"), [true, false, true]);
-  assert.deepEqual(chosen("filled", "grows"), [false, true, false]);
-  assert.deepEqual(chosen("(", ""), [null, null, null], "it cannot be read, and that is said");
+  assert.deepEqual(pinned("", ""), [null, null, null]);
+  assert.deepEqual(pinned("GROWS", ""), [true, false, false]);
+  assert.deepEqual(pinned("", "^serves$"), [true, false, true]);
+  assert.deepEqual(pinned("filled", "grows"), [false, true, false]);
+  assert.deepEqual(pinned("(", ""), [null, null, null], "it cannot be read, and that is said");
 });
 
-test("parts are told in words", () => {
+test("parts are described in words", () => {
   const small = {
     page: 4,
     pages: 2,

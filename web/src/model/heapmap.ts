@@ -156,8 +156,10 @@ export function pinFilter({
   focus: string;
   ignore: string;
 }): ((stack: string[] | undefined) => boolean) | undefined {
-  const [wanted, unwanted] = [compilePattern(focus), compilePattern(ignore)];
-  return wanted || unwanted ? (stack) => matchesFilters(stack ?? [], wanted, unwanted) : undefined;
+  const [focusPattern, ignorePattern] = [compilePattern(focus), compilePattern(ignore)];
+  return focusPattern || ignorePattern
+    ? (stack) => matchesFilters(stack ?? [], focusPattern, ignorePattern)
+    : undefined;
 }
 
 /** A duration, up to days, in readable form. */

@@ -25,7 +25,7 @@ const ALL: FilterValues = {
   seconds: 5,
 };
 
-test("a view says which filters it does not heed, where they are set", () => {
+test("a view reports the set filters that it ignores", () => {
   const left = (view: string, set: FilterValues, inReport = false) =>
     ignoredFilters(view, set, inReport)?.filters.join(" ") ?? "";
   for (const view of ["overview", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings", "flame"])

@@ -46,7 +46,7 @@ const REPORT: ReportData = {
   },
 };
 
-test("profiles come out as the server would send them, also against another", () => {
+test("profiles equal the server's answers, also in a comparison", () => {
   const report = new ReportAnswers(REPORT);
   const last = report.answer("profile?kind=heap&at=0") as Stacks;
   assert.deepEqual(
@@ -91,7 +91,7 @@ test("profiles come out as the server would send them, also against another", ()
   );
 });
 
-test("the same question has the same answer, and what is not there is said", () => {
+test("equal requests return the same object, and missing data is an error", () => {
   const report = new ReportAnswers(REPORT);
   assert.equal(report.answer("profile?kind=heap&at=0"), report.answer("profile?kind=heap&at=0"));
   assert.deepEqual(report.answer("series?since=1"), [{ t: 2 }, { t: 3 }]);
@@ -102,7 +102,7 @@ test("the same question has the same answer, and what is not there is said", () 
   assert.throws(() => report.answer("suspects?last=7"), /does not have it/);
 });
 
-test("suspects are chosen by their functions", () => {
+test("suspects are filtered by function", () => {
   const all = [{ stack: ["make", "parse", "main"] }, { stack: ["make", "serve", "main"] }];
   const report = new ReportAnswers({ ...REPORT, answers: { "suspects?last=0": all } });
   assert.deepEqual(report.answer("suspects?last=0"), all);
@@ -110,7 +110,7 @@ test("suspects are chosen by their functions", () => {
   assert.deepEqual(report.answer("suspects?last=0&focus=main&ignore=%5Eparse"), [all[1]]);
 });
 
-test("rows are chosen by thread, and added up where several are of one stack", () => {
+test("rows are filtered by thread and summed per stack", () => {
   const threads = {
     ...about,
     t: 2,
@@ -156,7 +156,7 @@ test("rows are chosen by thread, and added up where several are of one stack", (
   assert.throws(() => report.answer("profile?kind=heap&at=0&thread=work"), /cannot be filtered by thread/);
 });
 
-test("rows that say no thread are in the whole alone", () => {
+test("rows without a thread appear only without a thread filter", () => {
   const some = {
     ...about,
     t: 2,
@@ -175,7 +175,7 @@ test("rows that say no thread are in the whole alone", () => {
   assert.deepEqual((report.answer("profile?kind=heap&at=8&thread=.") as Stacks).values, [[4, 40]]);
 });
 
-test("both sides of a comparison are of the thread, and added up", () => {
+test("a thread filter applies to both sides of a comparison", () => {
   const before = {
     ...about,
     t: 1,
@@ -223,7 +223,7 @@ test("both sides of a comparison are of the thread, and added up", () => {
   );
 });
 
-test("profiles of other files are compared by the types that both have", () => {
+test("profiles of different files are compared by their common sample types", () => {
   const before = {
     ...about,
     t: 1,
@@ -277,7 +277,7 @@ test("profiles of other files are compared by the types that both have", () => {
   ]);
 });
 
-test("a report says whether it tells threads apart, and which patterns it cannot read", () => {
+test("a report knows whether it has threads, and rejects invalid patterns", () => {
   const threads = {
     ...about,
     t: 2,

@@ -37,8 +37,8 @@ function selectRows({ rows, threads, row_threads: of }: ReportProfile, thread: s
   if (!thread) return rows;
   if (!threads || !of)
     throw new Error("this report cannot be filtered by thread: its samples have no threads, or more than 100");
-  const wanted = compilePattern("thread", thread);
-  return rows.filter((_, i) => of[i]! >= 0 && wanted.test(threads[of[i]!]!));
+  const threadPattern = compilePattern("thread", thread);
+  return rows.filter((_, i) => of[i]! >= 0 && threadPattern.test(threads[of[i]!]!));
 }
 
 function typeNames(profile: ReportProfile): string {

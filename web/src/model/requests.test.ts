@@ -4,14 +4,14 @@ import { groupLarge, sumRequests, wastedShare } from "./requests.ts";
 
 const of = (size: number, count: number, requested: number) => ({ size, count, bytes: size * count, requested });
 
-test("what is lost by rounding is what was handed out and not asked for", () => {
+test("rounding waste is the allocated minus the requested bytes", () => {
   assert.equal(wastedShare(of(48, 10, 360)), 0.25);
   assert.equal(wastedShare(of(48, 0, 0)), 0);
   assert.equal(wastedShare(undefined), 0);
   assert.equal(wastedShare({ size: 16, count: 1, bytes: 16, requested: 17 }), 0, "an estimate may be off");
 });
 
-test("large blocks are gathered by powers of two, and nothing is lost", () => {
+test("large blocks are grouped by powers of two without loss", () => {
   const all = [
     of(48, 10, 400),
     of(32768, 1, 32768),

@@ -8,7 +8,7 @@ const point = (some: Partial<Point>) =>
 const parts = (some: Partial<Point>) =>
   Object.fromEntries(RESIDENT_PARTS.map((part) => [part.label, part.of(point(some))]));
 
-test("the parts of resident memory add up to it, and free pages are told from threads' caches", () => {
+test("the parts of resident memory add up to RSS, and free pages are separate from thread caches", () => {
   assert.deepEqual(parts({}), {
     live: 50,
     "cached by threads": 10,

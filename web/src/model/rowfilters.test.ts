@@ -12,7 +12,7 @@ import {
 
 const NONE = { sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0 };
 
-test("sizes are read as people write them", () => {
+test("parseBytes accepts common notations", () => {
   assert.deepEqual(["4096", "4K", "4 KiB", "1.5m", "2GB", "", " 16 b "].map(parseBytes), [
     4096,
     4096,
@@ -25,7 +25,7 @@ test("sizes are read as people write them", () => {
   assert.deepEqual(["x", "-1", "4Q", "1e3", "4 4"].map(parseBytes), [null, null, null, null, null]);
 });
 
-test("only a range that can be read is asked for", () => {
+test("only a valid size range is requested", () => {
   assert.equal(rowQuery(NONE), "");
   assert.equal(rowQuery({ ...NONE, sizeFrom: "1K", sizeTo: "4k" }), "&size_from=1024&size_to=4096");
   assert.equal(rowQuery({ ...NONE, sizeTo: "16" }), "&size_to=16");
@@ -39,14 +39,14 @@ test("only a range that can be read is asked for", () => {
   );
 });
 
-test("a range chooses sizes, both ends included; one that cannot be read leaves none out", () => {
-  const chosen = (sizeFrom: string, sizeTo: string) =>
+test("a size range includes both ends; an invalid range accepts all sizes", () => {
+  const acceptedSizes = (sizeFrom: string, sizeTo: string) =>
     [16, 1024, 4096, 4097].filter((size) => acceptsSize({ sizeFrom, sizeTo }, size));
-  assert.deepEqual(chosen("", ""), [16, 1024, 4096, 4097]);
-  assert.deepEqual(chosen("1K", "4K"), [1024, 4096]);
-  assert.deepEqual(chosen("1025", ""), [4096, 4097]);
-  assert.deepEqual(chosen("", "16"), [16]);
-  assert.deepEqual(chosen("4K", "1K"), [16, 1024, 4096, 4097]);
+  assert.deepEqual(acceptedSizes("", ""), [16, 1024, 4096, 4097]);
+  assert.deepEqual(acceptedSizes("1K", "4K"), [1024, 4096]);
+  assert.deepEqual(acceptedSizes("1025", ""), [4096, 4097]);
+  assert.deepEqual(acceptedSizes("", "16"), [16]);
+  assert.deepEqual(acceptedSizes("4K", "1K"), [16, 1024, 4096, 4097]);
   assert.deepEqual(
     [
       ["", ""],
@@ -60,13 +60,13 @@ test("a range chooses sizes, both ends included; one that cannot be read leaves 
   );
 });
 
-test("threads are asked for by any expression: the server says which it can read", () => {
+test("thread patterns are sent unchecked: the server validates them", () => {
   assert.equal(rowQuery({ ...NONE, thread: "^worker" }), "&thread=%5Eworker");
   assert.equal(rowQuery({ ...NONE, thread: "(?i)Worker" }), "&thread=%28%3Fi%29Worker", "JavaScript could not read it");
   assert.equal(rowQuery({ ...NONE, thread: "(?=w)" }), "&thread=%28%3F%3Dw%29", "Go cannot read it, and says so");
 });
 
-test("what a profile does not tell of its rows is named", () => {
+test("filters that a profile does not support are listed", () => {
   const labels = { most: 0, texts: { pool: ["a"] } };
   assert.deepEqual(unsupportedFilters(NONE, labels), []);
   assert.deepEqual(
@@ -80,7 +80,7 @@ test("what a profile does not tell of its rows is named", () => {
   );
 });
 
-test("a label is set, changed and taken away", () => {
+test("a label is set, changed and removed", () => {
   let labels = withLabel("", "lifetime", "1ms to 10ms");
   assert.equal(new URLSearchParams(labels).get("lifetime"), "1ms to 10ms");
   labels = withLabel(withLabel(labels, "freed_by", "another thread"), "lifetime", "");

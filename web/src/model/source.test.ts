@@ -29,7 +29,7 @@ const STACKS: Stacks = {
   values: [[100], [20], [5], [7], [1000]],
 };
 
-test("a line has what it allocated, and once what goes through it", () => {
+test("a source line has its flat value, and its cumulative value once per stack", () => {
   const [a, b, ...more] = valuesByLine(STACKS, selectStacks(STACKS, 0), "f");
   assert.deepEqual(more, []);
   assert.equal(a!.file, "/src/a.cc");
@@ -47,18 +47,18 @@ test("a line has what it allocated, and once what goes through it", () => {
   assert.deepEqual(valuesByLine(STACKS, selectStacks(STACKS, 0), "nobody"), []);
 });
 
-test("of a change both sides", () => {
+test("a comparison has both values of each line", () => {
   const change: Stacks = { ...STACKS, base: [[40], [0], [0], [70], [0]] };
   const parts = valuesByLine(change, selectStacks(change, 0), "f");
   assert.deepEqual(parts[1]!.total, { flat: 7, cum: 7, flatBase: 70, cumBase: 70 });
 });
 
-test("an excerpt has a little around it", () => {
+test("an excerpt includes surrounding lines", () => {
   const part = valuesByLine(STACKS, selectStacks(STACKS, 0), "f")[0]!;
   assert.deepEqual(excerpt(part, 100, false), { from: 5, to: 17 });
   assert.deepEqual(excerpt(part, 13, false), { from: 5, to: 13 });
   assert.deepEqual(excerpt(part, 100, true), { from: 1, to: 100 });
 });
 
-test("functions whose lines are known", () =>
+test("functionsWithLines returns the functions with line numbers", () =>
   assert.deepEqual(functionsWithLines(STACKS, selectStacks(STACKS, 0)), ["f", "main"]));

@@ -76,21 +76,21 @@ function check(node: Node): void {
   node.children.forEach(check);
 }
 
-test("filters choose stacks, and take functions out of them", () => {
+test("filters select stacks and remove functions from them", () => {
   assert.deepEqual(sumStacks(selectStacks(STACKS, 1)), { value: 450, base: 410, weight: 450 });
   assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "PARSE" })).value, 100);
   assert.equal(sumStacks(selectStacks(STACKS, 1, { ignore: "cache|node" })).value, 50);
   assert.equal(sumStacks(selectStacks(STACKS, 1, { module: "lib.so" })).value, 400);
   assert.deepEqual(selectStacks(STACKS, 1, { hide: "^serve$" })[1]!.frames, [0, 4]);
   assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "(" })).value, 450, "half typed: no filter yet");
-  const said = (why: string) => `: expected a regular expression, read as JavaScript does: ${why}`;
+  const errorText = (why: string) => `: expected a regular expression, read as JavaScript does: ${why}`;
   assert.deepEqual(
     ["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => patternError("focus", text)),
-    ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""],
+    ["", "", "focus=(" + errorText("Unterminated group"), "focus=(?i)a" + errorText("Invalid group"), ""],
   );
 });
 
-test("what a search finds is counted once, however many functions of a stack match", () => {
+test("a stack with several matching functions is counted once", () => {
   const all = selectStacks(STACKS, 1);
   assert.deepEqual(searchMatches(STACKS, all, /serve|cache/i), { value: 350, functions: 2 });
   assert.deepEqual(searchMatches(STACKS, all, /node/), { value: 100, functions: 1 });
@@ -105,7 +105,7 @@ test("a recursive function counts once", () => {
   assert.deepEqual([rows.get("parse")!.cum, rows.get("parse")!.cumBase, rows.get("parse")!.flatBase], [100, 110, 70]);
 });
 
-test("who holds memory is the function that uses the library, not the library", () => {
+test("memory is attributed to the caller of a library", () => {
   const frames = STACKS.frames.map((frame) => ({ ...frame, p: frame.n === "node" || frame.n === "cache" }));
   assert.deepEqual(memoryHolders({ ...STACKS, frames }, selectStacks(STACKS, 1)), [
     { name: "serve", value: 350 },
@@ -122,7 +122,7 @@ test("who holds memory is the function that uses the library, not the library", 
   ]);
 });
 
-test("a helper holds for those who call it", () => {
+test("memory of a helper is broken down by its callers", () => {
   const stacks: Stacks = {
     ...STACKS,
     frames: [
@@ -159,7 +159,7 @@ test("a helper holds for those who call it", () => {
   assert.deepEqual(callersOfHolder(stacks, all, "main"), []);
 });
 
-test("the tree folds recursion and turns around", () => {
+test("the tree folds recursion and can be inverted", () => {
   const all = selectStacks(STACKS, 1);
   const serve = (root: Node) => root.children[0]!.children.find((one) => one.name === "serve")!;
   assert.equal(serve(tree(STACKS, all)).children[0]!.name, "serve");
@@ -172,7 +172,7 @@ test("the tree folds recursion and turns around", () => {
   check(inverted);
 });
 
-test("texts are what they were, also empty ones", () => {
+test("packed texts are unpacked unchanged, also empty ones", () => {
   const texts = ["", "a", "\n", "ünï → 𝄞", ""];
   const joined = packTexts(texts);
   assert.deepEqual(
@@ -198,17 +198,20 @@ const INDIRECT: Stacks = {
   base: undefined,
 };
 
-test("recursion by way of other functions is folded, each function's bytes counted once", () => {
+test("indirect recursion is folded, and each function's bytes count once", () => {
   const all = selectStacks(INDIRECT, 1);
-  const told = (node: Node): string =>
-    `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(told).join(", ")})` : ""}`;
-  assert.equal(told(tree(INDIRECT, all, { folded: "all" })), "all 137/0 (main 137/0 (f 137/30 (g 7/7, h 100/100)))");
+  const treeText = (node: Node): string =>
+    `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(treeText).join(", ")})` : ""}`;
   assert.equal(
-    told(tree(INDIRECT, all, { folded: "all", inverted: true })),
+    treeText(tree(INDIRECT, all, { folded: "all" })),
+    "all 137/0 (main 137/0 (f 137/30 (g 7/7, h 100/100)))",
+  );
+  assert.equal(
+    treeText(tree(INDIRECT, all, { folded: "all", inverted: true })),
     "all 137/0 (f 30/0 (main 30/30), g 7/0 (f 7/0 (main 7/7)), h 100/0 (f 100/0 (main 100/100)))",
   );
   assert.equal(
-    told(tree(INDIRECT, all, { folded: "direct" })),
+    treeText(tree(INDIRECT, all, { folded: "direct" })),
     "all 137/0 (main 137/0 (f 137/0 (g 137/7 (f 130/30 (g 100/0 (f 100/0 (h 100/100)))))))",
   );
 });
@@ -245,7 +248,7 @@ function grown(
   return nodes;
 }
 
-test("a tree has the nodes that its stacks make, with their sums, whatever its shape", () => {
+test("a tree has the nodes and sums of its stacks, in every shape", () => {
   const seed = Number(process.env.SEEMALLOC_SEED ?? Date.now() % 1e9);
   const next = random(seed);
   for (let round = 0; round < 40; round++) {
@@ -263,14 +266,14 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
     const profile: Stacks = { ...STACKS, frames, stacks, values: column(), base: column() };
     const all = selectStacks(profile, 1);
     for (const shape of SHAPES) {
-      const wanted = grown(profile, all, shape);
+      const expected = grown(profile, all, shape);
       let seen = 0;
       const walk = (node: Node) => {
         seen++;
         const path = pathOf(node);
         const about = `seed ${seed}, round ${round}: ${path.join(" ")}`;
         if (all.length > 0)
-          assert.deepEqual([node.total, node.self, node.weight, node.base], wanted.get(path.join("\n")), about);
+          assert.deepEqual([node.total, node.self, node.weight, node.base], expected.get(path.join("\n")), about);
         assert.equal(node.depth, path.length, about);
         if (node.parent)
           assert.deepEqual([node.module, node.file], [`m${node.name.slice(1)}`, `${node.name.slice(1)}.cc`], about);
@@ -282,12 +285,12 @@ test("a tree has the nodes that its stacks make, with their sums, whatever its s
         node.children.forEach(walk);
       };
       walk(tree(profile, all, shape));
-      assert.equal(seen, Math.max(1, wanted.size), `seed ${seed}, round ${round}`);
+      assert.equal(seen, Math.max(1, expected.size), `seed ${seed}, round ${round}`);
     }
   }
 });
 
-test("around a function are its callers and what it calls", () => {
+test("splitAt returns the callers and the callees of a function", () => {
   const { callers, callees } = splitAt(STACKS, selectStacks(STACKS, 1), "serve");
   assert.equal(sumStacks(callers).value, 350);
   assert.deepEqual(callers[0]!.frames, [0, 3]);
@@ -331,12 +334,12 @@ test("sums of random profiles agree with the stacks", () => {
   }
 });
 
-test("what is chosen is found again in the next tree, with its new figures", () => {
-  const chosen = tree(STACKS, selectStacks(STACKS, 1)).children[0]!.children.find((one) => one.name === "serve")!;
-  assert.deepEqual(pathOf(chosen), ["main", "serve"]);
+test("the selected node is found in the next tree, with its new value", () => {
+  const selected = tree(STACKS, selectStacks(STACKS, 1)).children[0]!.children.find((one) => one.name === "serve")!;
+  assert.deepEqual(pathOf(selected), ["main", "serve"]);
   const later: Stacks = { ...STACKS, values: STACKS.values.map(([objects, bytes]) => [objects!, 2 * bytes!]) };
-  const again = findNode(tree(later, selectStacks(later, 1)), pathOf(chosen));
-  assert.deepEqual([again.name, again.total], ["serve", 2 * chosen.total]);
+  const again = findNode(tree(later, selectStacks(later, 1)), pathOf(selected));
+  assert.deepEqual([again.name, again.total], ["serve", 2 * selected.total]);
   const without: Stacks = {
     ...STACKS,
     values: [
@@ -348,13 +351,13 @@ test("what is chosen is found again in the next tree, with its new figures", () 
     base: undefined,
   };
   assert.equal(
-    findNode(tree(without, selectStacks(without, 1)), pathOf(chosen)).name,
+    findNode(tree(without, selectStacks(without, 1)), pathOf(selected)).name,
     "main",
     "gone: the nearest that is there",
   );
 });
 
-test("gains and losses are weighed alike", () => {
+test("gains and losses have equal weight", () => {
   const since: Stacks = {
     ...STACKS,
     values: [
@@ -371,7 +374,7 @@ test("gains and losses are weighed alike", () => {
   assert.deepEqual([main.total, main.weight], [-150, 450]);
 });
 
-test("a part is not the whole", () => {
+test("a filter does not accept all stacks", () => {
   assert.deepEqual([{}, { focus: "(" }, { hide: "x" }].map(acceptsAll), [true, true, true]);
   assert.deepEqual([{ focus: "a" }, { ignore: "a" }, { module: "a" }].map(acceptsAll), [false, false, false]);
 });

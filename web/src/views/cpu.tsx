@@ -40,7 +40,7 @@ function StartForm({
 }: {
   cpu: CPU;
   settings: CPUSettings;
-  setSettings: (wanted: CPUSettings) => void;
+  setSettings: (settings: CPUSettings) => void;
   start: (seconds: number, hz: number) => void;
 }) {
   return (

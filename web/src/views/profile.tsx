@@ -267,7 +267,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
     changes,
   ]);
   const runNumber = cpu.value ? 2 * cpu.value.rounds + Number(cpu.value.running) : 0;
-  const question = viewRequest(shown, shown.view, {
+  const request = viewRequest(shown, shown.view, {
     kind: shown.kind,
     at,
     ...(base >= 0 ? { base } : {}),
@@ -275,7 +275,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
     isLive,
     ...(runNumber ? { runNumber } : {}),
   });
-  const { value: result, problem } = useViewData(question);
+  const { value: result, problem } = useViewData(request);
   const about = result?.about ?? null;
   // Each part is redrawn only if its data has changed, so that an answer for another part costs nothing.
   const controls = useMemo(

@@ -109,8 +109,8 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
     );
   if (!labels) return thread(undefined) || null;
   const { thread: threads, ...texts } = labels.texts;
-  const chosen = new URLSearchParams(shown.labels);
-  const values = (key: string) => sortByDuration([...new Set([...(texts[key] ?? []), ...chosen.getAll(key)])]);
+  const selectedLabels = new URLSearchParams(shown.labels);
+  const values = (key: string) => sortByDuration([...new Set([...(texts[key] ?? []), ...selectedLabels.getAll(key)])]);
   const unsupported = unsupportedFilters(shown, labels);
   return (
     <>
@@ -121,11 +121,11 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
           examples={labels.most > 0 ? [bytes(labels.least), bytes(labels.most)] : ["", ""]}
         />
       )}
-      {[...new Set([...Object.keys(texts), ...chosen.keys()])].sort().map((key) => (
+      {[...new Set([...Object.keys(texts), ...selectedLabels.keys()])].sort().map((key) => (
         <label key={key}>
           {NAMES[key] ?? key}{" "}
           <select
-            value={chosen.get(key) ?? ""}
+            value={selectedLabels.get(key) ?? ""}
             onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}
           >
             <option value="">any</option>

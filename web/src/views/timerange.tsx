@@ -8,13 +8,13 @@ function local(ms: number): string {
 }
 
 export function TimeRange({ points, shown, change }: { points: Point[]; shown: ViewState; change: Change }) {
-  const input = (name: "from" | "until", usual: number | undefined) => (
+  const input = (name: "from" | "until", defaultTime: number | undefined) => (
     <label>
       {name}{" "}
       <input
         type="datetime-local"
         step="1"
-        value={shown[name] || usual ? local(shown[name] || usual!) : ""}
+        value={shown[name] || defaultTime ? local(shown[name] || defaultTime!) : ""}
         onChange={(event) => change({ [name]: new Date(event.currentTarget.value).getTime() || 0 })}
       />
     </label>

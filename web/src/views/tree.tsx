@@ -64,7 +64,7 @@ function Branch({
 }
 
 /**
- * The usual keys of a tree: up and down move between visible branches, right opens or descends, left closes or
+ * The standard keys of a tree: up and down move between visible branches, right opens or descends, left closes or
  * ascends, Enter acts like a click.
  */
 function onKeyDown(event: KeyboardEvent): void {
