@@ -55,15 +55,18 @@ bool parse_mapping(Slice line, Mapping* mapping) {
 uint64_t end_of_module(uint64_t start) {
   if (!can_read(start)) return 0;
   auto header = reinterpret_cast<const Elf64_Ehdr*>(start);
-  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phoff > page_bytes() - header->e_phnum * sizeof(Elf64_Phdr)) return 0;
-  auto segments = reinterpret_cast<const Elf64_Phdr*>(start + header->e_phoff);
+  size_t table_bytes = header->e_phnum * sizeof(Elf64_Phdr);
+  // Only the first page is known to be readable.
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || table_bytes > page_bytes() || header->e_phoff > page_bytes() - table_bytes) return 0;
   uint64_t base = 0, end = 0;
   bool any = false;
   for (unsigned i = 0; i < header->e_phnum; i++) {
-    if (segments[i].p_type != PT_LOAD) continue;
-    if (!any) base = start - (segments[i].p_vaddr - segments[i].p_offset);
+    Elf64_Phdr segment;  // copied: the table need not be aligned
+    __builtin_memcpy(&segment, reinterpret_cast<const void*>(start + header->e_phoff + i * sizeof(segment)), sizeof(segment));
+    if (segment.p_type != PT_LOAD) continue;
+    if (!any) base = start - (segment.p_vaddr - segment.p_offset);
     any = true;
-    end = base + segments[i].p_vaddr + segments[i].p_memsz;
+    end = base + segment.p_vaddr + segment.p_memsz;
   }
   return end;
 }

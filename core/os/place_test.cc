@@ -1,10 +1,14 @@
 // Tests with addresses of this process.
 #include "core/os/place.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -67,6 +71,30 @@ TEST(Place, OfMappings) {
   for (uintptr_t address : {uintptr_t{0}, uintptr_t{16}, uintptr_t{0x8000000000000000}, ~uintptr_t{0}}) {
     EXPECT_EQ(place(address), Place::kUnmapped) << address;
   }
+}
+
+// The program may have mapped any file as code. Its header may claim more than is mapped.
+TEST(Place, ADamagedModuleIsNotReadBeyondItsFirstPage) {
+  size_t page = page_bytes();
+  auto memory = static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(mprotect(memory, page, PROT_READ | PROT_WRITE), 0);
+  auto header = reinterpret_cast<Elf64_Ehdr*>(memory);
+  memcpy(header->e_ident, ELFMAG, SELFMAG);
+  char text[256];
+  snprintf(text, sizeof(text), "%lx-%lx r-xp 00000000 08:01 5   /bin/x\n%lx-%lx rw-p 00000000 00:00 0\n", at(memory), at(memory + page),
+           at(memory + page), at(memory + 2 * page));
+  for (unsigned count : {1, 74, 65535}) {
+    for (uint64_t offset : {uint64_t{0}, uint64_t{65}, uint64_t{page - 56}, uint64_t{page}, ~uint64_t{7}}) {
+      header->e_phnum = static_cast<uint16_t>(count);
+      header->e_phoff = offset;
+      int fd = memfd_create("maps", MFD_CLOEXEC);
+      ASSERT_EQ(write(fd, text, strlen(text)), static_cast<ssize_t>(strlen(text)));
+      AnswerCall answer(SYS_openat, fd);
+      EXPECT_EQ(place(at(memory + page)), Place::kAnonymous) << count << " at " << offset;
+      EXPECT_TRUE(answer.asked());
+    }
+  }
+  munmap(memory, 2 * page);
 }
 
 TEST(Place, IsUnknownWithoutProc) {
