@@ -68,7 +68,9 @@ SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
     if (!file.read(header.e_shoff + i * sizeof(section), &section)) return false;
     if ((section.sh_flags & SHF_ALLOC) == 0 || section.sh_size == 0) continue;
     if (!file.read(names.sh_offset + section.sh_name, &name) || __builtin_memcmp(name, kName, sizeof(kName)) != 0) continue;
-    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) && out->end <= program.end;
+    // A damaged file may place its segments anywhere.
+    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) && out->start >= program.start &&
+           out->start <= out->end && out->end <= program.end;
   }
   return false;
 }

@@ -1,9 +1,12 @@
 // The index made from a program's .eh_frame gives the same results as the linker's own.
 #include "core/profile/frame_index.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <random>
 
@@ -72,6 +75,35 @@ TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
   Module elsewhere = program;
   elsewhere.end = elsewhere.start + 4096;
   EXPECT_EQ(make_frame_index(elsewhere), nullptr) << ".eh_frame lies beyond it";
+}
+
+// The sections of a damaged file may be anywhere. This one's are before its memory.
+TEST(FrameIndex, IsNoneWhereTheSectionsLieOutsideOfTheModule) {
+  size_t page = os::page_bytes();
+  auto memory = static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* image = memory + page;
+  ASSERT_EQ(mprotect(image, page, PROT_READ | PROT_WRITE), 0);
+  auto header = reinterpret_cast<Elf64_Ehdr*>(image);
+  header->e_phoff = 64, header->e_phnum = 2, header->e_shoff = 256, header->e_shnum = 2, header->e_shentsize = sizeof(Elf64_Shdr);
+  auto parts = reinterpret_cast<Elf64_Phdr*>(image + 64);
+  parts[0].p_type = parts[1].p_type = PT_LOAD;
+  parts[0].p_vaddr = page, parts[1].p_vaddr = 0;
+  parts[1].p_filesz = page;
+  auto sections = reinterpret_cast<Elf64_Shdr*>(image + 256);
+  sections[0].sh_offset = 512;  // the names
+  strcpy(image + 512, ".eh_frame");
+  sections[1].sh_flags = SHF_ALLOC, sections[1].sh_size = 100;
+  for (uint64_t address : {uint64_t{0}, uint64_t{page - 100}}) {
+    sections[1].sh_addr = address;
+    int fd = memfd_create("program", MFD_CLOEXEC);
+    ASSERT_EQ(write(fd, image, page), static_cast<ssize_t>(page));
+    os::AnswerCall answer(SYS_openat, fd);
+    Module module;
+    module.start = reinterpret_cast<uintptr_t>(image), module.end = module.start + page;
+    EXPECT_EQ(make_frame_index(module), nullptr) << address;
+    EXPECT_TRUE(answer.asked());
+  }
+  munmap(memory, 2 * page);
 }
 
 }  // namespace
