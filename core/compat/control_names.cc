@@ -243,7 +243,7 @@ struct Start {
   JemallocSaid said;
   char prefix[options::kMaxTextBytes];  // callers keep pointers to it
 };
-constinit Start start;
+constinit Start start = {};
 
 // ---- options ----
 

@@ -63,7 +63,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   }
   void note_any() { any.store(available.size() + looked.size() + lending.size() != 0, std::memory_order_relaxed); }
 };
-constinit CentralClass central[kClassCount];
+constinit CentralClass central[kClassCount] = {};
 
 // Kept apart from the classes: a program in which no thread gives blocks to the central list never touches these pages.
 struct List {

@@ -43,7 +43,7 @@ SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class,
   span->set_sampled_bytes(span->sampled_bytes() + static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
 }
 
-constinit SampledClass sampled[kSampledParts][kClassCount];
+constinit SampledClass sampled[kSampledParts][kClassCount] = {};
 // Grows under the first lock, sampled[0][0].lock. fork holds that lock, so it need not take the locks of parts that are
 // not in use.
 constinit std::atomic<unsigned> parts_in_use{1};

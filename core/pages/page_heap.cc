@@ -27,7 +27,7 @@ namespace seemalloc::pages {
 
 constinit HugePagePacing huge_page_pacing;
 
-constinit Shard shards[kMaxShards];
+constinit Shard shards[kMaxShards] = {};
 constinit thread_local Growth growth __attribute__((tls_model("initial-exec"))) = {};
 std::atomic<size_t> spare_pages{0};
 
