@@ -10,29 +10,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
-var (
-	update = flag.Bool("update", false, "write the golden files anew")
-	seed   = flag.Int64("seed", 0, "of the random profiles; 0 takes the time")
-)
+var update = flag.Bool("update", false, "write the golden files anew")
 
 // random returns a generator. Its seed is printed if the test fails.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = time.Now().UnixNano()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("repeat it with -seed=%d", s)
-		}
-	})
-	return rand.New(rand.NewSource(s))
+	return rand.New(rand.NewSource(testseed.Of(t)))
 }
 
 // builder builds a profile. It finds locations and functions by name.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/testseed"
 )
 
 // rows maps stacks to bytes. Stacks have the outermost function first: "main parse grow".
@@ -251,7 +252,7 @@ func TestTheEndIsTold(t *testing.T) {
 
 // For any keys on a screen of any size: no more lines or columns than the screen has, and the selected row is visible.
 func TestAnyKeysOnAnyScreen(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	keys := []string{"up", "down", "pgup", "pgdown", "home", "end", "enter", "esc", "s", "t", "tab", "b", " ", "+", "-", "/", "i", "x", "c", "?", "a", "(", "backspace"}
 	p := shop()

@@ -5,9 +5,10 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
 // randomHeap builds a heap profile of a few functions that call each other, with recursion.
@@ -33,7 +34,7 @@ func randomHeap(r *rand.Rand) *profile.Profile {
 // The changes by function and by stack each add up to the change of the total, and each equals the difference of the
 // two top tables.
 func TestDiffAddsUp(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	r := rand.New(rand.NewSource(seed))
 	for range 100 {
 		before, after := randomHeap(r), randomHeap(r)
@@ -78,7 +79,7 @@ func TestDiffAddsUp(t *testing.T) {
 
 // Subtract and NewDiff agree, function by function.
 func TestSubtract(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	r := rand.New(rand.NewSource(seed))
 	for range 50 {
 		before, after := randomHeap(r), randomHeap(r)
@@ -115,7 +116,7 @@ func TestSubtract(t *testing.T) {
 // In a tree the value of a function is its flat value plus the values of its callees. Both directions have the same
 // total.
 func TestTreeAddsUp(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	r := rand.New(rand.NewSource(seed))
 	for range 50 {
 		p := randomHeap(r)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/testseed"
 )
 
 func TestUnits(t *testing.T) {
@@ -50,8 +51,8 @@ func heap(count, size float64, period int64) *profile.Profile {
 
 // The standard error in a report must equal the actual spread of the samples.
 func TestStandardError(t *testing.T) {
-	random := rand.New(rand.NewSource(1))
-	const period, blocks, rounds = 4096, 3000, 400
+	random := rand.New(rand.NewSource(testseed.Of(t)))
+	const period, blocks, rounds = 4096, 3000, 900
 	for _, size := range []float64{64, 1024, 16384} {
 		q := -math.Expm1(-size / period)
 		var totals, errors []float64
@@ -66,10 +67,10 @@ func TestStandardError(t *testing.T) {
 		}
 		mean, spread := moments(totals)
 		promised, _ := moments(errors)
-		if math.Abs(mean/(blocks*size)-1) > 4*spread/math.Sqrt(rounds)/mean {
+		if math.Abs(mean/(blocks*size)-1) > 6*spread/math.Sqrt(rounds)/mean {
 			t.Errorf("size %g: mean %g, exactly %g", size, mean, blocks*size)
 		}
-		if ratio := promised / spread; ratio < 0.85 || ratio > 1.15 { // the measured spread of 400 rounds is itself accurate to 3.5 %
+		if ratio := promised / spread; ratio < 0.85 || ratio > 1.15 { // the measured spread of 900 rounds has an error of 2.4 %
 			t.Errorf("size %g: promised %g, really %g", size, promised, spread)
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"reflect"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
 // randomSamples builds samples of all kinds that writers produce: with and without labels, without a stack, and with
@@ -79,7 +80,7 @@ func differs(got, want *profile.Profile) string {
 }
 
 func TestSamplesAreReadAsPprofReadsThem(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	for _, count := range []int{1, 100, 3 * pieceSamples} {
 		plain := encoded(t, randomSamples(random, count))
@@ -102,7 +103,7 @@ func TestSamplesAreReadAsPprofReadsThem(t *testing.T) {
 
 // For arbitrary bytes: the result equals pprof's, and files that pprof rejects are left to pprof.
 func TestDamagedSamplesAreLeftToPprof(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	plain := encoded(t, randomSamples(random, 5))
 	read, refused := 0, 0
@@ -136,7 +137,7 @@ func TestDamagedSamplesAreLeftToPprof(t *testing.T) {
 
 // Numbers may be unpacked, and if a field occurs twice both values count.
 func TestSamplesOfOtherWriters(t *testing.T) {
-	p := randomSamples(rand.New(rand.NewSource(1)), 1)
+	p := randomSamples(rand.New(rand.NewSource(testseed.Of(t))), 1)
 	p.Sample[0].Location, p.Sample[0].Label, p.Sample[0].NumLabel, p.Sample[0].NumUnit = nil, nil, nil, nil
 	p.Sample[0].Value = nil
 	rest, _, _, ok := takeOut(encoded(t, p))
@@ -179,7 +180,7 @@ func TestSizeOfACompressedFileIsNotBelieved(t *testing.T) {
 
 // A server keeps many profiles, most of which are small.
 func TestSmallProfilesTakeLittle(t *testing.T) {
-	plain := encoded(t, randomSamples(rand.New(rand.NewSource(1)), 10))
+	plain := encoded(t, randomSamples(rand.New(rand.NewSource(testseed.Of(t))), 10))
 	inUse := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()

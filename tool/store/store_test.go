@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seemalloc/tool/testseed"
 )
 
 func create(t *testing.T, dir string, limit int64) *Store {
@@ -115,8 +117,7 @@ func TestAnswersAreOfTheLastProcess(t *testing.T) {
 // Ten times the limit is written. The directory never exceeds its limit, and the remaining data is spread over the
 // whole time.
 func TestTheFolderIsBounded(t *testing.T) {
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	dir := t.TempDir()
 	s := create(t, dir, LeastSize)
@@ -177,7 +178,7 @@ func TestTheFolderIsBounded(t *testing.T) {
 func TestAnswersHaveRoom(t *testing.T) {
 	dir := t.TempDir()
 	s := create(t, dir, LeastSize)
-	random := rand.New(rand.NewSource(1))
+	random := rand.New(rand.NewSource(testseed.Of(t)))
 	some := func(n int) []byte {
 		data := make([]byte, n)
 		random.Read(data)

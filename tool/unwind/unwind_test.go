@@ -14,6 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/symbolize"
+	"seemalloc/tool/testseed"
 	"seemalloc/tool/unwind"
 )
 
@@ -205,9 +206,7 @@ func TestCutStack(t *testing.T) {
 // For arbitrary registers, stacks and tables the walk terminates and does not panic.
 func TestDamage(t *testing.T) {
 	places, code := dumped(t, "-O2")
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(uint64(testseed.Of(t)), 0))
 	for range 20000 {
 		p := places[random.IntN(len(places))]
 		registers, stack := p.registers, append([]byte{}, p.stack...)

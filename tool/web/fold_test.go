@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
 // randomStacks builds a profile with this many stacks, most of them small, from a few hundred functions.
@@ -56,7 +57,7 @@ func tree(s *Stacks, values [][]int64) map[string][]int64 {
 }
 
 func TestSmallStacksAreSummedUp(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	p, base := randomStacks(random, manyStacks*3), randomStacks(random, manyStacks)
 	for _, base := range []*profile.Profile{nil, base} {
@@ -107,7 +108,7 @@ func TestSmallStacksAreSummedUp(t *testing.T) {
 }
 
 func TestFewStacksAreLeftAlone(t *testing.T) {
-	p := randomStacks(rand.New(rand.NewSource(1)), 1000)
+	p := randomStacks(rand.New(rand.NewSource(testseed.Of(t))), 1000)
 	s, err := NewStacks(p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func TestFewStacksAreLeftAlone(t *testing.T) {
 
 // NewStacks removes frames, but not from the profile that the history keeps.
 func TestTheProfileIsLeftAsItIs(t *testing.T) {
-	p := randomStacks(rand.New(rand.NewSource(1)), 100)
+	p := randomStacks(rand.New(rand.NewSource(testseed.Of(t))), 100)
 	p.DropFrames = "f[0-9]"
 	before := p.String()
 	if _, err := NewStacks(p, nil); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
 // A week of points, one per second, stays within the limit and in order. The last minutes are complete and the
@@ -38,8 +40,7 @@ func TestPointsAreThinnedTowardsThePast(t *testing.T) {
 
 // For any sequence the moments are limited and in order. The first one, the last one and the requested ones are kept.
 func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	h := &History{}
 	now, asked := int64(1e12), map[int]bool{}

@@ -5,11 +5,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/report"
+	"seemalloc/tool/testseed"
 )
 
 // inlinedStacks is randomStacks with inlined functions. One location has only the inlined function.
@@ -27,7 +27,7 @@ func inlinedStacks(random *rand.Rand, count int) *profile.Profile {
 
 // The allocator's own frames are removed in the same way as by pprof.
 func TestStacksEndWherePprofEndsThem(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	for _, drop := range []string{"", "f[12]", "f[0-9]", "f.*", "f2.*|f31"} {
 		p := inlinedStacks(random, 2000)
@@ -78,7 +78,7 @@ func TestStacksEndWherePprofEndsThem(t *testing.T) {
 
 // For any number of processors the stacks have the same order and the same values, even if small ones are summarized.
 func TestStacksAreTheSameOnAnyNumberOfProcessors(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	defer func(usual func() int) { processors = usual }(processors)
 	for _, count := range []int{0, 3, 5000, 3 * manyStacks} {
@@ -104,7 +104,7 @@ func TestStacksAreTheSameOnAnyNumberOfProcessors(t *testing.T) {
 
 // Frames that occur in no stack are not sent.
 func TestFramesAreThoseOfStacks(t *testing.T) {
-	p := randomStacks(rand.New(rand.NewSource(1)), 50)
+	p := randomStacks(rand.New(rand.NewSource(testseed.Of(t))), 50)
 	s, err := NewStacks(p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestFramesAreThoseOfStacks(t *testing.T) {
 }
 
 func TestWordMap(t *testing.T) {
-	seed := time.Now().UnixNano()
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	var m wordMap
 	for range 3 {

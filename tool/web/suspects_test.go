@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/testseed"
 )
 
 // heapOf builds a profile of functions, each called by main, with these live bytes.
@@ -40,8 +42,7 @@ func heapOf(at time.Time, bytes map[string]int64) *profile.Profile {
 
 // Two leaks among noise are ranked first with their rates. A fluctuating value does not get a high certainty.
 func TestLeaksComeFirst(t *testing.T) {
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
+	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	noise := func(about float64) int64 { return int64(about * (1 + random.NormFloat64()/20)) }
 	h := &History{}
