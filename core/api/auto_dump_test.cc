@@ -28,6 +28,7 @@
 #include "core/api/sampling.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/fault.h"
@@ -335,17 +336,10 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
 
 // ---- random ----
 
-unsigned chosen_seed() {
-  const char* text = getenv("SEEMALLOC_SEED");
-  unsigned seed = text != nullptr ? static_cast<unsigned>(strtoul(text, nullptr, 10)) : std::random_device{}();
-  printf("SEEMALLOC_SEED=%u\n", seed);
-  return seed;
-}
-
 // Bytes are allocated, the interval and the bound change, calls are refused. The number of dumps equals the model's; on
 // disk are the dumps that were written and not removed, at most the bound, and no partial file.
 TEST_F(AutoDump, RandomRunAgainstAModel) {
-  std::mt19937 random(chosen_seed());
+  std::mt19937 random(seed_for_test());
   uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0, removed = 0;
   unsigned keep = 0;
   size_t unbounded = 0;

@@ -22,6 +22,7 @@
 #include "core/api/socket_place.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -318,7 +319,7 @@ TEST_F(ControlTest, PlacesAreKeptForRoot) {
 }
 
 TEST_F(ControlTest, RandomBytesAreAnsweredOrRefused) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   std::mt19937 random(seed);
   SCOPED_TRACE(seed);
   const char* words[] = {"prove", "prove ", "get ", "set ", "sample", "dump ", "trace ", "start", "read 1", "map 0x", "cpu stop ", "profile ",

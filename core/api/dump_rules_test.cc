@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 
 namespace seemalloc {
@@ -46,13 +47,6 @@ struct Model {
     return dump_bit(DumpReason::kTime);
   }
 };
-
-unsigned chosen_seed() {
-  const char* text = getenv("SEEMALLOC_SEED");
-  unsigned seed = text != nullptr ? static_cast<unsigned>(strtoul(text, nullptr, 10)) : std::random_device{}();
-  printf("SEEMALLOC_SEED=%u\n", seed);
-  return seed;
-}
 
 // A simulated program: it allocates, grows and shrinks, sleeps, and the intervals are set again.
 class Life {
@@ -126,7 +120,7 @@ class Life {
 };
 
 TEST(DumpRules, AreTheModels) {
-  unsigned seed = chosen_seed(), dumps = 0;
+  unsigned seed = seed_for_test(), dumps = 0;
   for (unsigned life = 0; life < 200; life++) {
     Life one(seed + life);
     for (int i = 0; i < 5000; i++) ASSERT_TRUE(one.step()) << "SEEMALLOC_SEED=" << seed + life << ", step " << i;
@@ -156,7 +150,7 @@ TEST(DumpRules, ThreadsTogether) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
-      std::mt19937 random(t);
+      std::mt19937 random(seed_for_test() + t);
       for (uint64_t i = 0; i < kSteps; i++) {
         uint64_t bytes = 1 + random() % kMost;
         total += bytes;

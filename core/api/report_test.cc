@@ -13,6 +13,7 @@
 
 #include "core/api/no_helper_for_test.h"
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/lock.h"
@@ -91,7 +92,7 @@ TEST(Report, IsRightWhileOthersAllocate) {
   size_t least = heap::statistics().live_bytes;
   for (size_t i = 0; i < kThreads; i++) {
     threads.emplace_back([&, i] {
-      std::minstd_rand random(static_cast<unsigned>(i + 1));
+      std::minstd_rand random(seed_for_test() + static_cast<unsigned>(i));
       std::vector<void*> held(kHeld);
       ready.arrive_and_wait();
       while (!over.load()) {

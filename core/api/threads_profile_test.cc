@@ -17,6 +17,7 @@
 #include "core/api/no_helper_for_test.h"
 #include "core/api/profile_kinds.h"
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -99,7 +100,7 @@ TEST_F(ThreadsProfile, SaysWhoHoldsWhat) {
 
 // Sampled, with threads at work: the sums are those of the heap profile, row by row and thread by thread.
 TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_profile_start(4096), 0);
   std::vector<std::vector<void*>> blocks(4);

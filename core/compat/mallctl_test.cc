@@ -25,6 +25,7 @@
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
 #include "core/compat/control_settings.h"
@@ -545,7 +546,7 @@ TEST(ThreadPeak, IsExactWhereAllIsRecorded) {
   options::OptionForTest all(options::Id::sample, "1");
   heap::invalidate_sample_distances();
   std::thread([] {
-    std::mt19937 random(20261123);
+    std::mt19937 random(seed_for_test());
     std::vector<void*> held;
     int64_t now = 0, most = 0;
     auto bytes_of = [](void* p) { return static_cast<int64_t>(sm_malloc_usable_size(p)); };

@@ -24,6 +24,7 @@
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
+#include "core/base/seed_for_test.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/residency.h"
 #include "core/heap/statistics.h"
@@ -505,7 +506,7 @@ TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
     }
   };
   std::vector<std::thread> owners;
-  for (unsigned i = 0; i < 3; i++) owners.emplace_back(owner, std::random_device{}());
+  for (unsigned i = 0; i < 3; i++) owners.emplace_back(owner, seed_for_test() + i);
   auto taken = [before] { return hole_counters().current_spans - before; };
   for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns; taken() < 200 && os::monotonic_ns() < end_ns;) purge_all_holes();
   done = true;
@@ -567,7 +568,7 @@ int rounds() {
 }
 
 TEST_F(Holes, PurgedWhileThreadsWork) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   uint64_t before = hole_counters().spans;
   std::atomic<bool> done{false};
@@ -585,7 +586,7 @@ TEST_F(Holes, PurgedWhileThreadsWork) {
 }
 
 TEST_F(Holes, PurgedWhileThreadsEnd) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::atomic<bool> done{false};
   std::thread purger([&] {
@@ -659,7 +660,7 @@ TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
 
 #ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
 TEST_F(Holes, AChildOfAPurgingProcess) {
-  std::mt19937 random(1);
+  std::mt19937 random(seed_for_test());
   std::atomic<bool> done{false};
   std::thread purger([&] {
     while (!done) purge_all_holes();

@@ -14,6 +14,7 @@
 
 #include "core/api/test_api.h"
 #include "core/base/options.h"
+#include "core/base/seed_for_test.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
@@ -202,7 +203,7 @@ TEST(LargeCache, TimeEmptiesThem) {
 
 // Threads use their caches while another thread empties them all the time. Each block carries its owner's mark.
 TEST(LargeCache, EmptiedWhileInUse) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::heap {
 namespace {
 
@@ -26,7 +28,7 @@ struct Fixture {
     blocks.resize(count);
     return blocks;
   }
-  std::mt19937 random{1};
+  std::mt19937 random{seed_for_test()};
   std::vector<uint64_t> memory;
   Span span{};
 };

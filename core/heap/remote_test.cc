@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/heap/central.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
@@ -36,7 +37,7 @@ struct Ring {
 };
 
 void produce(Ring& ring, int blocks, unsigned seed) {
-  std::mt19937 random(seed);
+  std::mt19937 random(seed_for_test() + seed);
   for (int i = 0; i < blocks; i++) {
     void* p = sm_malloc(random() % 400);
     *static_cast<volatile char*>(p) = 1;
@@ -46,7 +47,7 @@ void produce(Ring& ring, int blocks, unsigned seed) {
 }
 
 void consume(Ring& ring, unsigned seed) {
-  std::mt19937 random(seed);
+  std::mt19937 random(seed_for_test() + seed);
   while (!ring.done.load()) {
     for (int i = 0; i < 64; i++) {
       void* p = ring.slots[random() % ring.slots.size()].exchange(nullptr, std::memory_order_acq_rel);
@@ -120,7 +121,7 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
   });
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
-  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(seed_for_test()));
   std::thread([&] {
     for (void* p : blocks) sm_free(p);
   }).join();

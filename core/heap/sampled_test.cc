@@ -15,6 +15,7 @@
 
 #include "core/api/no_samples_for_test.h"
 #include "core/api/test_api.h"
+#include "core/base/seed_for_test.h"
 #include "core/heap/size_class.h"
 #include "core/pages/page_map.h"
 
@@ -79,7 +80,7 @@ TEST(Sampled, AChildMayAllocateInEachPart) {
 }
 
 TEST(Sampled, AsTheModelSays) {
-  unsigned seed = std::random_device()();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::map<void*, Held> model;
@@ -118,7 +119,7 @@ TEST(Sampled, AsTheModelSays) {
 
 // Each thread allocates from a part of its own and frees blocks that any of them has allocated.
 TEST(Sampled, ThreadsFreeEachOthersBlocks) {
-  unsigned seed = std::random_device()();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::array<std::atomic<void*>, 64> slots{};
   std::vector<std::thread> threads;

@@ -11,6 +11,7 @@
 #include "core/api/no_helper_for_test.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/housekeeping.h"
 #include "core/os/calls.h"
@@ -118,7 +119,7 @@ TEST(UnlockedCalls, NearALimit) {
 }
 
 TEST(UnlockedCalls, OfThreadsAtRandom) {
-  unsigned seed = std::random_device()();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   Watched watched;
   std::vector<std::thread> threads;

@@ -15,6 +15,7 @@
 #include "core/api/no_samples_for_test.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/calls.h"
@@ -63,7 +64,7 @@ TEST(Zeroing, WhatIsFilledIsHardlyEverGivenBack) {
 
 TEST(Zeroing, OfBlocksOfWhichHalfAreFilledMostAreWritten) {
   ZeroingPace pace{};
-  std::mt19937 random(1);
+  std::mt19937 random(seed_for_test());
   EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 2 == 0; }).given_back, 40000);
   EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 4 == 0; }).given_back, 10000);
 }
@@ -180,7 +181,7 @@ TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
 
 // The next user of the memory has to fault in again the pages that calloc purges.
 TEST(Zeroing, AFewThatAreHardlyTouchedAmongManyThatAreFilledAreWritten) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   in_a_thread([seed] {
     std::mt19937 random(seed);
@@ -202,7 +203,7 @@ TEST(Zeroing, AFewThatAreHardlyTouchedAmongManyThatAreFilledAreWritten) {
 }
 
 TEST(Zeroing, BlocksThatComeFromThePageHeapAreToo) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   in_a_thread([seed] {
     EXPECT_GT(given_back_of_many(300, 5000, 100, seed), 3000);
@@ -266,7 +267,7 @@ TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
 
 // Random sizes and uses by several threads: new blocks are zero, written bytes stay.
 TEST(Zeroing, AnyUse) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   purge_all();  // so that few pages are resident of the memory that the first blocks leave
   uint64_t before = calls();

@@ -14,6 +14,7 @@
 
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
@@ -274,14 +275,14 @@ void random_operations(unsigned seed, bool limited) {
 }
 
 TEST(Backing, IsTheSumOfItsParts) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   random_operations(seed, false);
   ASSERT_EQ(backing.bytes(), counted_bytes());
 }
 
 TEST(Backing, IsTheSumOfItsPartsNearALimit) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   random_operations(seed, true);
   HeapLimit::set(0);
@@ -289,7 +290,7 @@ TEST(Backing, IsTheSumOfItsPartsNearALimit) {
 }
 
 TEST(Backing, IsTheSumOfItsPartsWhateverIsRefused) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   for (long number : {SYS_mmap, SYS_munmap, SYS_madvise, SYS_mremap}) {
     SCOPED_TRACE(number);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/huge_page_setting.h"
 #include "core/os/os.h"
@@ -580,7 +581,7 @@ TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
 
 // Threads write, check, release and purge runs in regions that are repeatedly moved.
 TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   uint64_t before = collapses();
   std::atomic<bool> done{false};

@@ -16,6 +16,7 @@
 
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -40,7 +41,7 @@ Span* written(size_t bytes, char fill = 1) {
 TEST(Seams, AgreeWithAModel) {
   static Seams seams;
   std::set<uintptr_t> model;
-  std::mt19937 random(1);
+  std::mt19937 random(seed_for_test());
   for (int i = 0; i < 20000; i++) {
     uintptr_t a = 1 + random() % 1000, b = a + random() % 50;
     if (random() % 3 != 0) {
@@ -139,7 +140,7 @@ TEST(HugeCache, WhatCannotBeGivenBackIsNotTakenForIt) {
 // No byte is allocated twice and none is lost, whatever is put and taken.
 TEST(HugeCache, AgreesWithAModel) {
   static HugeCache cache;
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::vector<bool> inside(4000);
@@ -589,7 +590,7 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
 // Whatever is refused, all mapped memory is accounted for: at the end nothing is left, and no block has lost its
 // contents.
 TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::vector<Span*> around = blocks_with_holes(kMostPieces + 500);

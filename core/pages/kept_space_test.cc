@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/pages/edges.h"
 
 namespace seemalloc::pages {
@@ -15,7 +16,7 @@ namespace {
 TEST(AddressTable, AgreesWithAModel) {
   static AddressTable<int> table;
   std::map<uintptr_t, int> model;
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (int step = 0; step < 200000; step++) {
@@ -49,7 +50,7 @@ size_t pieces_of(const std::vector<bool>& mapped) {
 
 TEST(Edges, CountPiecesAsAModelDoes) {
   static Edges edges;
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::vector<bool> mapped(400);
@@ -102,7 +103,7 @@ class Model {
 TEST(KeptSpace, AgreesWithAModel) {
   static KeptSpace space;
   Model model;
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (int step = 0; step < 50000; step++) {

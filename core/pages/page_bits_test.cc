@@ -5,6 +5,8 @@
 #include <bitset>
 #include <random>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::pages {
 namespace {
 
@@ -29,7 +31,7 @@ unsigned model_longest(const Model& model) {
 }
 
 TEST(PageBits, AgreesWithABitset) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   PageBits bits;

@@ -14,6 +14,7 @@
 
 #include "core/base/option_for_test.h"
 #include "core/base/repetitions_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
@@ -81,7 +82,7 @@ TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   OptionForTest purge(Id::purge, GetParam().purge), delay(Id::purge_delay, GetParam().delay_ms);
   OptionForTest lazily(Id::purge_free, GetParam().purge_free);
   purge_all();
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   struct Run {

@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::pages {
 namespace {
 
@@ -16,7 +18,7 @@ TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
   static PageMap map;
   static Span spans[8];
   std::map<uintptr_t, Span*> model;
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   auto span_at = [](uintptr_t page) { return map.span_of(reinterpret_cast<void*>(page)); };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/option_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
@@ -548,7 +549,7 @@ TEST_F(Purge, WhatIsBeingPurgedIsPutBackInAForkedChild) {
 
 // Threads allocate, write, check and release runs while the options change.
 TEST_F(Purge, OptionsChangeUnderLoad) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;

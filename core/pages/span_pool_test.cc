@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/arena.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
@@ -38,7 +39,7 @@ void purge_for_good() {
 
 // Against a set of the live records: each is handed out once, reset; purging pages and reusing them changes nothing.
 TEST(SpanPool, AnyUse) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::vector<Span*> out;
@@ -185,7 +186,7 @@ TEST(SpanPool, ThreadsShareIt) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([t] {
-      std::mt19937 random(static_cast<unsigned>(t));
+      std::mt19937 random(seed_for_test() + static_cast<unsigned>(t));
       std::vector<Span*> out;
       for (int i = 0; i < 300; i++) {
         for (unsigned n = random() % 200; n > 0; n--) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -201,7 +202,7 @@ TEST(Window, ARefusedFirstRegionIsTriedAgain) {
 // Against a set of regions, in random order: maps and unmaps, foreign mappings in holes and in front of the window,
 // refusals.
 TEST(Window, RandomOperationsAgreeWithAModel) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   auto w = made();

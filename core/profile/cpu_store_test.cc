@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/repetitions_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/os.h"
 
 namespace seemalloc::profile {
@@ -67,11 +68,6 @@ Count total(const Model& model) {
   return sum;
 }
 
-uint64_t seed() {
-  const char* given = getenv("SEED");
-  return given != nullptr ? strtoull(given, nullptr, 10) : std::random_device{}();
-}
-
 TEST(CpuStore, KeepsAStackOnce) {
   auto store = make_store();
   for (int i = 0; i < 100; i++) store->add(stack_of(40), 1, 2);
@@ -123,7 +119,7 @@ TEST(CpuStore, EvictsWhatIsRare) {
 // Random adds and takes. While the ring has room, every sample is found, stack by stack. After it was full, the lost
 // samples are exactly the missing ones.
 TEST(CpuStore, AgreesWithAModel) {
-  uint64_t chosen = seed();
+  uint64_t chosen = seed_for_test();
   std::mt19937_64 random(chosen);
   for (int round = 0; round < repetitions(20); round++) {
     auto store = make_store();
@@ -157,7 +153,7 @@ TEST(CpuStore, AgreesWithAModel) {
 // Many writers, also of the same stacks, and a concurrent reader. `paced`: writers wait for the reader, so that the
 // ring always has room and nothing may be lost.
 void run_threads(bool paced) {
-  uint64_t chosen = seed();
+  uint64_t chosen = seed_for_test();
   auto store = make_store();
   constexpr int kThreads = 4, kSteps = 30000;
   std::atomic<int> running{kThreads};

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 
 namespace seemalloc::profile {
@@ -33,7 +34,7 @@ std::map<uintptr_t, uint64_t> counts_of(const Lifetimes& lifetimes) {
 TEST(Deaths, AgreeWithAModel) {
   static constinit Deaths deaths;
   static constinit StackTable stacks;
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   std::vector<Lifetimes> lifetimes(20);

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/profile/expression.h"
 #include "core/profile/rule.h"
 
@@ -167,7 +168,7 @@ TEST(EhFrame, KnowsSignalFramesAndRefusesWhatItCannotRead) {
 }
 
 TEST(EhFrame, NeverFaultsOnNonsense) {
-  std::mt19937 random(1);
+  std::mt19937 random(seed_for_test());
   for (int i = 0; i < 20000; i++) {
     Bytes program(random() % 40);
     for (uint8_t& byte : program) byte = static_cast<uint8_t>(random());

@@ -10,6 +10,7 @@
 
 #include <random>
 
+#include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -36,7 +37,7 @@ TEST(FrameIndex, FindsWhatTheLinkersOwnFinds) {
   by_index.frame_index = make_frame_index(by_header);
   ASSERT_NE(by_index.frame_index, nullptr);
   EXPECT_GT(by_index.frame_index->count, 100u);
-  unsigned seed = static_cast<unsigned>(os::random_bits());
+  unsigned seed = seed_for_test();
   std::mt19937_64 random(seed);
   unsigned found = 0;
   for (int i = 0; i < 100000; i++) {

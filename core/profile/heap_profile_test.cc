@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
@@ -102,7 +103,7 @@ struct Model {
 
 TEST(HeapProfile, AgreesWithAModel) {
   constexpr uintptr_t kBase = uintptr_t{1} << 40;
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   Model model;
@@ -177,7 +178,7 @@ TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
-      std::mt19937_64 random(t);
+      std::mt19937_64 random(seed_for_test() + static_cast<unsigned>(t));
       for (int i = 0; i < kSteps; i++) {
         size_t bytes = size_t{64} << random() % 3;
         Allocation allocation{bytes - 14, bytes, 1 + random() % 2};

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::profile {
 
 // The state after this many frees.
@@ -64,7 +66,7 @@ struct Model {
 };
 
 TEST(Lifetimes, AgreeWithAModel) {
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 40; round++) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::profile {
@@ -42,7 +43,7 @@ TEST(LiveTable, KeepsWhatItWasTold) {
 
 TEST(LiveTable, HandsOutEachIdOnceAndRecycles) {
   static LiveTable table;
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   std::unordered_map<SampleId, size_t> alive;

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::profile {
 namespace {
 
@@ -45,7 +47,7 @@ struct Books {
 
 // Allocates and frees at random, in phases with mostly allocations or mostly frees.
 void run_against_model(bool gather) {
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   static Books books_of[2];
@@ -98,7 +100,7 @@ TEST(Peak, ThreadsTogether) {
   std::barrier top(kThreads);
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
-      std::mt19937_64 random(t);
+      std::mt19937_64 random(seed_for_test() + static_cast<unsigned>(t));
       int64_t pending = 0;
       std::vector<Bucket*> mine;
       for (int i = 0; i < kBlocks; i++) {

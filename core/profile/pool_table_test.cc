@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 
@@ -85,7 +86,7 @@ class Model {
 };
 
 TEST(PoolTable, IsAMap) {
-  unsigned seed = std::random_device{}();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   Model model(seed);
   for (int i = 0; i < 200000; i++) {

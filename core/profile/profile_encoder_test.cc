@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/decoder_for_test.h"
@@ -71,7 +72,7 @@ struct Expected {
 
 // Label texts in random order, far more of them than are cached: each row must keep its own.
 TEST(ProfileEncoder, AgreesWithAModel) {
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   ProfileEncoder encoder;

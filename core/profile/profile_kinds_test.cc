@@ -17,6 +17,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/repetitions_for_test.h"
+#include "core/base/seed_for_test.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/decoder_for_test.h"
@@ -179,7 +180,7 @@ void expect_all(const Model& model) {
 }
 
 TEST(ProfileKinds, AgreeWithAModel) {
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   Model model;
@@ -328,7 +329,7 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
   make_room();
   constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
   constexpr int kThreads = 4;
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   using Who = std::tuple<std::string, uintptr_t, std::string>;  // thread, place, freed by or alive
   std::mutex lock;
@@ -661,7 +662,7 @@ TEST(ProfileKinds, CanBeTakenWhileThreadsRun) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; t++) {
     threads.emplace_back([&, t] {
-      std::mt19937_64 random(t);
+      std::mt19937_64 random(seed_for_test() + static_cast<unsigned>(t));
       std::vector<SampleId> mine;
       while (!stop.load()) {
         if (mine.size() < 500 || random() % 2 == 0) {

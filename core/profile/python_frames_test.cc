@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/os.h"
 #include "core/profile/decoder_for_test.h"
 #include "core/profile/profile_encoder.h"
@@ -331,7 +332,7 @@ TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
 
 // A signal may find any state. The C frames are correct anyway, and nothing faults.
 TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
-  unsigned seed = std::random_device()();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   FakePython fake(GetParam());

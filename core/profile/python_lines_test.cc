@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
+
 namespace seemalloc::profile {
 namespace {
 
@@ -58,7 +60,7 @@ void add_varint(std::string& table, uint64_t n) {
 void add_svarint(std::string& table, int64_t n) { add_varint(table, n < 0 ? static_cast<uint64_t>(-n) << 1 | 1 : static_cast<uint64_t>(n) << 1); }
 
 TEST(PythonLines, AgreeWithAModelOnAllKindsOfEntries) {
-  unsigned seed = std::random_device()();
+  unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   auto upto = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n + 1)); };
@@ -92,7 +94,7 @@ TEST(PythonLines, AgreeWithAModelOnAllKindsOfEntries) {
 }
 
 TEST(PythonLines, EndWhateverTheBytesAre) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(seed_for_test());
   for (int round = 0; round < 20000; round++) {
     std::string table;
     for (size_t n = random() % 60; n > 0; n--) table.push_back(static_cast<char>(random()));

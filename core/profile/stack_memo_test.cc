@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/profile/recorder.h"
 #include "core/profile/records.h"
 #include "core/profile/unwind.h"
@@ -103,7 +104,7 @@ NOINLINE void outer_right(void (*f)()) {
 TEST_F(Memo, TellsCallersApart) {
   void (*volatile inner[])() = {left, right};
   void (*volatile outer[])(void (*)()) = {outer_left, outer_right};
-  std::mt19937 random(1);
+  std::mt19937 random(seed_for_test());
   for (int i = 0; i < 1000; i++) outer[random() % 2](inner[random() % 2]);
   EXPECT_GT(found, 100);
   for (int i = 0; i < 10; i++) outer[0](inner[0]);
@@ -258,11 +259,11 @@ NOINLINE void any_way(std::mt19937& random, int depth) {
 }
 
 TEST_F(Memo, AgreesWithTheWalkOnRandomCallChains) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(seed_for_test());
   for (int i = 0; i < 20000; i++) {
     if (i == 10000) memo.enlarge();
     unsigned seed = random() % 8 + static_cast<unsigned>(i / 1000) * 8;
-    std::mt19937 choices(seed);
+    std::mt19937 choices(seed_for_test() + seed);
     SCOPED_TRACE(seed);
     any_way(choices, static_cast<int>(seed % 7));
   }

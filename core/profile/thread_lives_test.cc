@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
 #include "core/profile/bucket_table.h"
 #include "core/profile/thread_names.h"
@@ -40,7 +41,7 @@ std::map<Who, uint64_t> counts_of(const ThreadLivesTable& table) {
 
 TEST(ThreadLives, AgreeWithAModel) {
   static constinit ThreadLivesTable table;
-  uint64_t seed = std::random_device()();
+  uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   std::vector<Bucket> buckets = make_buckets(10);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/seed_for_test.h"
 #include "core/profile/mappings.h"
 #include "core/profile/modules.h"
 #include "core/profile/records.h"
@@ -64,8 +65,7 @@ TEST(MoveCode, WhatWasMovedIsFoundByNoWalk) {
 // Stacks of twelve modules, which are unloaded one after the other, repeatedly. Each stack equals the one computed by a
 // map of its words.
 TEST(MoveCode, AgreesWithAModel) {
-  unsigned seed = std::random_device{}();
-  if (const char* given = getenv("SEEMALLOC_SEED")) seed = static_cast<unsigned>(atoi(given));
+  unsigned seed = seed_for_test();
   SCOPED_TRACE("SEEMALLOC_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
   static StackTable table;
@@ -103,7 +103,7 @@ TEST(MoveCode, BesideThoseWhoInternAndRead) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; t++) {
     threads.emplace_back([&, t] {
-      std::mt19937 random(t + 1);
+      std::mt19937 random(seed_for_test() + t);
       while (!over.load()) {
         uintptr_t module = (1 + random() % 8) * kModule, offset = 1 + random() % 64;
         const InternedStack* stack = intern(table, stack_of({module + offset, 0x7FFF0000 + offset}));

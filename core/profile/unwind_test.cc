@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/profile/modules.h"
+#include "core/base/seed_for_test.h"
 #include "core/profile/stack.h"
 #include "core/profile/unwind.h"
 
@@ -262,7 +263,7 @@ NOINLINE void any_way(std::mt19937& random, int depth) {
 TEST_P(Unwind, AgreesWithLibgccOnRandomCallChains) {
   int before = comparisons;
   for (unsigned seed = 0; seed < 300; seed++) {
-    std::mt19937 random(seed);
+    std::mt19937 random(seed_for_test() + seed);
     any_way(random, static_cast<int>(seed % 18));
   }
   EXPECT_GE(comparisons - before, 300);
@@ -274,7 +275,7 @@ TEST_P(Unwind, AgreesWithLibgccInThreads) {
     threads.emplace_back([i] {
       // qsort's callback state is global, so the threads do not sort.
       for (unsigned n = 0; n < 200; n++) {
-        std::mt19937 random(i * 1000 + n);
+        std::mt19937 random(seed_for_test() + i * 1000 + n);
         through_alloca(random, 0);
         through_realigned_stack(random, 0);
         through_exception(random, 0);
@@ -394,7 +395,7 @@ class GuardedStack {
 
 ucontext_t fibre_context, main_context;
 void fibre_main() {
-  std::mt19937 random(7);
+  std::mt19937 random(seed_for_test());
   through_alloca(random, 3);
   raise_with(0);
   swapcontext(&fibre_context, &main_context);
