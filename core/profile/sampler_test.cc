@@ -27,6 +27,19 @@ TEST(Random, SeedsItselfAndDiffers) {
   for (int i = 0; i < 1000; i++) ASSERT_EQ(a.next(), c.next());
 }
 
+// So that SEEMALLOC_SEED repeats the samples of a test.
+TEST(Random, FollowsTheSeedOfTheTest) {
+  uint64_t before = os::test_random_state;
+  auto first = [](uint64_t seed) {
+    os::test_random_state = seed;
+    return Random().next();
+  };
+  EXPECT_EQ(first(77), first(77));
+  EXPECT_NE(first(77), first(79));
+  EXPECT_NE(first(0), first(0)) << "without one they are the kernel's";
+  os::test_random_state = before;
+}
+
 TEST(Random, BitsAreBalanced) {
   Random random{fresh_seed()};
   SCOPED_TRACE(testing::Message() << "seed " << random.state);
