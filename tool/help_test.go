@@ -23,7 +23,7 @@ func TestHelp(t *testing.T) {
 }
 
 // The note about missing symbols mentions --debug-dir, so each command that may print it has the flag.
-func TestCommandsThatNameAddressesFindThem(t *testing.T) {
+func TestCommandsSymbolizeAddresses(t *testing.T) {
 	for _, name := range []string{"top", "tree", "peek", "list", "diff", "profile", "convert", "cpu", "trace", "doctor", "web", "report"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)
 		for _, flag := range []string{"--debug-dir", "--perf-map"} {

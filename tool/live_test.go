@@ -39,7 +39,7 @@ func serveSelf(t *testing.T, profile []byte) (pid string) {
 
 // The statistics are requested only where they are shown, beside the live bytes, because they cost the process some
 // work.
-func TestStatisticsAreAskedForWhereTheyAreShown(t *testing.T) {
+func TestStatisticsAreQueriedOnlyWhenShown(t *testing.T) {
 	profile := buildShop(t).profileBytes(t)
 	server := serve(t)
 	var asked atomic.Int64

@@ -128,7 +128,7 @@ func TestPprofAgrees(t *testing.T) {
 }
 
 // A file is readable without the program, because it was symbolized when it was saved.
-func TestSavedProfileStandsAlone(t *testing.T) {
+func TestSavedProfileWithoutFiles(t *testing.T) {
 	shop := buildShop(t)
 	server := fake.Start(t, filepath.Join(t.TempDir(), "socket"))
 	profile := shop.profileBytes(t)

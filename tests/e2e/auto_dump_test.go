@@ -137,7 +137,7 @@ func TestDumpsOnFailure(t *testing.T) {
 }
 
 // A ring of the last three; dumps that were requested by name, or written at exit, are not in it.
-func TestDumpsAreKept(t *testing.T) {
+func TestDumpsAreNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	dumping(t, dir, "", conf("sample:1,dump_alloc_interval:2M,dump_keep:3,dump_signal:12,dump_final:1,dump_at_exit:end.pb,dump_prefix:d"),
 		"signal:12", "await:1", "until:11")

@@ -146,7 +146,7 @@ func TestCompareExcludesWhatFails(t *testing.T) {
 	}
 }
 
-func TestCompareOfWhatTakesNoPreload(t *testing.T) {
+func TestCompareProgramWithoutPreload(t *testing.T) {
 	static := churn(t, "-static")
 	_, complaint, status := try(t, "compare", both, "--", static)
 	if status != 1 || !strings.Contains(complaint, "churn is statically linked") {
@@ -183,7 +183,7 @@ func TestCompareOfWhatTakesNoPreload(t *testing.T) {
 }
 
 // A program that is linked with an allocator has it in place of glibc's.
-func TestCompareOfWhatBringsItsOwn(t *testing.T) {
+func TestCompareProgramWithOwnAllocator(t *testing.T) {
 	program := churn(t, "-Wl,--no-as-needed", library, "-Wl,-rpath,"+filepath.Dir(library))
 	out := tool(t, "compare", "--alloc", "glibc", "--rounds", "1", "--", program)
 	if !strings.Contains(out, "glibc: the program itself is linked with libseemalloc.so") {

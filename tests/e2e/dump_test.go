@@ -57,7 +57,7 @@ func TestDumpThatFails(t *testing.T) {
 }
 
 // When the main thread ends before the others, the helper thread must not stay behind alone.
-func TestHelperDoesNotKeepTheProcess(t *testing.T) {
+func TestHelperDoesNotDelayExit(t *testing.T) {
 	need(t)
 	source := filepath.Join(t.TempDir(), "main_ends.c")
 	program := filepath.Join(t.TempDir(), "main_ends")

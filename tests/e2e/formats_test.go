@@ -52,7 +52,7 @@ func nearly(t *testing.T, what string, got, want int64) {
 }
 
 // A profile converted to heap_v2 text shows the same in jeprof as in `seemalloc top`, and in top when it is read again.
-func TestJeprofReadsOurs(t *testing.T) {
+func TestJeprofReadsHeapText(t *testing.T) {
 	need(t)
 	p := leak(t, 50, "--sample", "16K")
 	heap := filepath.Join(t.TempDir(), "leaky.heap")
@@ -74,7 +74,7 @@ func TestJeprofReadsOurs(t *testing.T) {
 }
 
 // Dumps of jemalloc itself can be opened, with jeprof's total and the program's functions.
-func TestOpensJemallocs(t *testing.T) {
+func TestOpensJemallocProfiles(t *testing.T) {
 	need(t)
 	const jemalloc = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 	if _, err := os.Stat(jemalloc); err != nil {
@@ -148,7 +148,7 @@ func TestDiffNamesTheLeak(t *testing.T) {
 
 // The texts of libseemalloc_compat report the data they lack, in lines that pprof and jeprof skip and `seemalloc top`
 // shows.
-func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
+func TestTextsReportMissingData(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "heap_text")

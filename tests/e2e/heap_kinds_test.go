@@ -32,7 +32,7 @@ func fragmentationSaid(t *testing.T, pid string) (exact, charged int64) {
 }
 
 // Half-empty spans are charged to the few blocks that keep them, not to the many blocks in full spans.
-func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
+func TestFragmentationIsChargedToPinningSites(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "pinned", "--sample", "2K", "--conf", "purge:never,sample_limit:0")
 	report, flat, _ := top(t, p.pid, "--kind", "fragmentation")
@@ -81,7 +81,7 @@ func TestFragmentationWithEverythingRecorded(t *testing.T) {
 
 // Growth is charged to the function for which the heap grows first; a function that reuses free memory causes no
 // growth.
-func TestGrowthIsChargedToWhoMadeTheHeapGrow(t *testing.T) {
+func TestGrowthIsChargedToGrowingSites(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "grown")
 	report, flat, _ := top(t, p.pid, "--kind", "growth")

@@ -9,7 +9,7 @@ import (
 
 // Blocks allocated by code generated at run time: its frames have the names listed in /tmp/perf-PID.map, in a live
 // process's table and in a saved profile, and the frames above them are present.
-func TestCodeMadeAtRunTime(t *testing.T) {
+func TestGeneratedCodeOfAProcess(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "jit")
 	if err := build("cc", "-O2", "-g", "-fno-omit-frame-pointer", "testdata/jit.c", "-o", program); err != nil {

@@ -297,7 +297,8 @@ func TestAllocsOverAWindow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "window.pb.gz")
 	var report topReport
 	var flat map[string]int64
-	// The program cannot tell when the window begins or ends: on a busy machine its events may come too early or too late.
+	// The program cannot tell when the window begins or ends: on a busy machine its events may come too early or too
+	// late.
 	for seconds := 3; seconds < 100; seconds *= 2 {
 		told := time.AfterFunc(time.Duration(seconds)*time.Second/3, func() { p.stdin.Write([]byte("m\n")) })
 		began := time.Now()
@@ -325,7 +326,7 @@ func TestAllocsOverAWindow(t *testing.T) {
 }
 
 // The exact figure of allocated bytes is beside its estimate in every kind that has one, and everything is recorded.
-func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
+func TestKindsAreExact(t *testing.T) {
 	need(t)
 	p := startKinds(t)
 	line := regexp.MustCompile(`Comment: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the start`)
@@ -359,7 +360,7 @@ func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 }
 
 // A file shows the same facts as the process would.
-func TestFileSaysWhatItRestsOn(t *testing.T) {
+func TestFileReportsItsSamplingData(t *testing.T) {
 	need(t)
 	p := leak(t, 100, "--sample", "64K", "--conf", "stack_depth:4")
 	file := filepath.Join(t.TempDir(), "heap.pb.gz")
@@ -395,7 +396,7 @@ func TestUnknownKind(t *testing.T) {
 
 // Allocations by constructors of libraries: above them is the dynamic linker's start code, which has no unwind tables,
 // and above that nothing.
-func TestStacksOfConstructorsAreWhole(t *testing.T) {
+func TestStacksOfConstructorsAreComplete(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
 	shared, program, file := filepath.Join(dir, "libconstructor.so"), filepath.Join(dir, "program"), filepath.Join(dir, "heap.pb")

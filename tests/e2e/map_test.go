@@ -79,7 +79,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-func TestMapRefusesNonsense(t *testing.T) {
+func TestMapRejectsInvalidInput(t *testing.T) {
 	need(t)
 	p := leak(t, 1)
 	for _, line := range []string{"map 1 2", "map 0x10", "map 0x20 0x10", "map 0x 0x10", "map 0x0 0x11111111111111111", "map 0x0 0x10 more"} {

@@ -256,7 +256,7 @@ func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
 
 // With seemalloc's names the profiles have seemalloc's format, in that library, too; the default library writes no
 // other format.
-func TestOthersNamesElsewhere(t *testing.T) {
+func TestForeignVariablesOnOtherPrograms(t *testing.T) {
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
 	const jemalloc, gperftools = "MALLOC_CONF=prof:true,prof_final:true,prof_prefix:DIR/j", "HEAPPROFILE=DIR/j"
 	for _, test := range []struct{ preload, theirs, ours, want string }{
@@ -278,7 +278,7 @@ func TestOthersNamesElsewhere(t *testing.T) {
 }
 
 // seemalloc's option wins; an unknown setting is reported in one line, and the program runs.
-func TestForeignVariablesAndOurs(t *testing.T) {
+func TestForeignAndOwnVariables(t *testing.T) {
 	names, complaint := leaves(t, "", []string{"HEAPPROFILE=DIR/p", "SEEMALLOC_CONF=dump_names:seemalloc,dump_prefix:DIR/ours,dump_final:1"}, []string{"churn:1"})
 	if strings.Join(names, " ") != "ours.PID.1.heap.pb" || complaint != "" {
 		t.Errorf("%v %q", names, complaint)
@@ -301,7 +301,7 @@ func TestForeignVariablesAndOurs(t *testing.T) {
 
 // opt.… reports the settings of the start even before the constructors have run, and whatever is changed later: a
 // library of the program asks first.
-func TestOptionsOfTheStartAreKnownAtOnce(t *testing.T) {
+func TestStartOptionsAreApplied(t *testing.T) {
 	need(t)
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
 	dir := t.TempDir()

@@ -79,7 +79,7 @@ func spread(errors []float64) (beyond int, mean, square float64) {
 // Whatever a program did before, the bytes in use are within the stated errors: for functions of a twentieth and more,
 // and for the total. For a normal estimate 0.27 % are beyond three errors. SEEMALLOC_PHASES_RUNS=1000 runs 1000
 // programs, for hours.
-func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
+func TestLongLivedBlocksAreSampledInAllPhases(t *testing.T) {
 	runs, first := 12, 1
 	if text := os.Getenv("SEEMALLOC_PHASES_RUNS"); text != "" {
 		fmt.Sscanf(text, "%d", &runs)
@@ -95,8 +95,8 @@ func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
 		beyond, mean, square := spread(errors)
 		n := float64(len(errors))
 		t.Logf("%d %s: %d beyond three errors, mean %.2f, mean square %.2f", len(errors), name, beyond, mean, square)
-		// This many more than expected occur in one of a million runs; the mean and the mean square are within five of their
-		// errors.
+		// This many more than expected occur in one of a million runs; the mean and the mean square are within five of
+		// their errors.
 		if limit := 3 + n*0.0027 + 5*math.Sqrt(n*0.0027); float64(beyond) > limit {
 			t.Errorf("%d of %d %s beyond three errors", beyond, len(errors), name)
 		}
@@ -104,7 +104,8 @@ func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
 			t.Errorf("%s: mean %.2f, mean square %.2f", name, mean, square)
 		}
 	}
-	// A few samples of a thread that had backed off far when the heap began to grow may add to it: in 1 of 250 programs.
+	// A few samples of a thread that had backed off far when the heap began to grow may add to it: in 1 of 250
+	// programs.
 	if all.wide > 1+runs/50 {
 		t.Errorf("%d of %d totals are stated to more than 4 %%", all.wide, runs)
 	}

@@ -196,8 +196,8 @@ func TestPythonCPU(t *testing.T) {
 	eachPython(t, func(t *testing.T, python string) {
 		var r cpuReport
 		two, one := 0.0, 0.0
-		// The kernel gives at least 250 samples a second: of 500 the standard error is 0.021. A deviation three times in a
-		// row is very unlikely.
+		// The kernel gives at least 250 samples a second: of 500 the standard error is 0.021. A deviation three times
+		// in a row is very unlikely.
 		for range 3 {
 			_, complaint, status := try(t, "cpu", "--hz", "1000", "--json", "-n", "0", "--conf", "python_frames:1", "--", python, framesScript, "burn", "2")
 			if status != 0 {
@@ -308,7 +308,7 @@ func TestPythonLoadedLater(t *testing.T) {
 	}
 }
 
-func TestUnknownPythonIsSaidOnce(t *testing.T) {
+func TestUnknownPythonIsReportedOnce(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "future")
 	if err := build("cc", "-O2", "-rdynamic", "testdata/future_python.c", "-o", program); err != nil {

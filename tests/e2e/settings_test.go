@@ -56,7 +56,7 @@ func installed(files []string) []string {
 	return nil
 }
 
-func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
+func TestForeignVariablesAsDocumented(t *testing.T) {
 	const kept, gone = 150, 60 // MiB resident of 200 that were freed
 	atOnce := []string{"keep:200", "free", "resident"}
 	later := []string{"keep:200", "free", "sleep:2500", "resident"}
@@ -72,8 +72,8 @@ func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
 	}{
 		{"TCMALLOC_RELEASE_RATE=0", gperftoolsLibraries, later, kept, 250},
 		{"TCMALLOC_RELEASE_RATE=0.1", gperftoolsLibraries, later, kept, 250},
-		// gperftools returns memory only while more is freed. Without the variable nothing is returned for a second; with it
-		// in 0.1 s, or 0.6 s if the helper thread had nothing to do and sleeps.
+		// gperftools returns memory only while more is freed. Without the variable nothing is returned for a second;
+		// with it in 0.1 s, or 0.6 s if the helper thread had nothing to do and sleeps.
 		{"TCMALLOC_RELEASE_RATE=10", nil, []string{"keep:200", "free", "sleep:750", "resident"}, 0, gone},
 		{"TCMALLOC_DISABLE_MEMORY_RELEASE=1", nil, later, kept, 250},
 		{"TCMALLOC_AGGRESSIVE_DECOMMIT=1", gperftoolsLibraries, atOnce, 0, gone},
@@ -102,8 +102,9 @@ func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
 					if err == nil && scanned == nil && got >= test.least && got <= test.most {
 						return
 					}
-					// On a busy machine memory may be returned later than it should, or freeing takes as long as the decay time, so
-					// that memory is returned before the check: in one of several attempts that must not happen.
+					// On a busy machine memory may be returned later than it should, or freeing takes as long as the
+					// decay time, so that memory is returned before the check: in one of several attempts that must not
+					// happen.
 					most := 5
 					if test.least <= gone {
 						most = 30

@@ -202,7 +202,7 @@ func readSlowly(t *testing.T, pid string, hurry chan struct{}) <-chan error {
 }
 
 // Other clients are answered while one client reads long answers slowly, and it gets all of them.
-func TestSlowReaderHoldsUpNobody(t *testing.T) {
+func TestSlowReaderBlocksNoOtherClient(t *testing.T) {
 	need(t)
 	p := wide(t)
 	hurry := make(chan struct{})
@@ -217,7 +217,7 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 }
 
 // A forked child has its own socket, and neither its start nor its end interrupts an answer that the parent is sending.
-func TestForkWhileAnAnswerIsSent(t *testing.T) {
+func TestForkDuringAnAnswer(t *testing.T) {
 	need(t)
 	p := wide(t)
 	hurry := make(chan struct{})

@@ -62,7 +62,7 @@ func as(t *testing.T, prefix []string, args ...string) (out string, status int) 
 }
 
 // A user that may not ptrace a process learns nothing from its socket, and cannot make it act.
-func TestWhoMayAsk(t *testing.T) {
+func TestPermissionToConnect(t *testing.T) {
 	needRoot(t, "setpriv", "unshare")
 	lib, program := elsewhere(t)
 	protected := filepath.Join(t.TempDir(), "protected")
@@ -137,7 +137,7 @@ int main(int count, char** words) {
 }
 
 // A dump written for a client has the client's owner and permissions, not the process's: neither more nor less.
-func TestDumpIsWrittenByTheAsker(t *testing.T) {
+func TestDumpIsWrittenByTheClient(t *testing.T) {
 	needRoot(t, "setpriv")
 	lib, program := elsewhere(t)
 	nobody := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
@@ -288,7 +288,7 @@ func TestSocketElsewhere(t *testing.T) {
 }
 
 // A socket in a directory of another user is not trusted.
-func TestStrangersSocketIsNotTrusted(t *testing.T) {
+func TestForeignSocketIsNotTrusted(t *testing.T) {
 	needRoot(t, "unshare", "mount")
 	lib, program := elsewhere(t)
 	folder := t.TempDir()
@@ -318,7 +318,7 @@ func TestStrangersSocketIsNotTrusted(t *testing.T) {
 }
 
 // Reported at once, not after the time-out.
-func TestStoppedProcessIsTold(t *testing.T) {
+func TestStoppedProcessIsReported(t *testing.T) {
 	need(t)
 	p := leak(t, 1)
 	_ = p.Process.Signal(syscall.SIGSTOP)
@@ -360,7 +360,7 @@ func TestStoppedProcessIsTold(t *testing.T) {
 
 // Idle connections and half lines do not shut out other clients, even if they fill all slots; nor does a client that
 // does not read.
-func TestClientsThatLeaveThingsUndone(t *testing.T) {
+func TestClientsThatDisconnectEarly(t *testing.T) {
 	need(t)
 	p := leak(t, 3)
 	for i := range 12 {
@@ -380,7 +380,7 @@ func TestClientsThatLeaveThingsUndone(t *testing.T) {
 }
 
 // A pipe whose reader does not read ends a dump, not the program.
-func TestDumpIntoAPipeThatNobodyReads(t *testing.T) {
+func TestDumpIntoAPipeWithoutReader(t *testing.T) {
 	need(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -89,7 +89,7 @@ func TestStatOfARun(t *testing.T) {
 }
 
 // The program's own peak, not that of the tool that starts it, with which the kernel's figure begins.
-func TestStatTellsThePeakOfTheCommand(t *testing.T) {
+func TestStatReportsPeakOfTheCommand(t *testing.T) {
 	need(t)
 	out, summary, _ := try(t, "stat", "--json", "--", "true")
 	var said struct {
@@ -138,7 +138,7 @@ func TestStatOfAKilledRun(t *testing.T) {
 	}
 }
 
-func TestStatOfAProgramThatSaysNothing(t *testing.T) {
+func TestStatOfASilentProgram(t *testing.T) {
 	need(t)
 	_, summary, status := try(t, "stat", "--", binary, "version") // ends without exit handlers
 	if status != 0 || !strings.Contains(summary, "No statistics") {

@@ -72,8 +72,8 @@ func TestThreadsOfTheHeap(t *testing.T) {
 		})
 	}
 	for name, want := range heldByThread {
-		// The start of the program and of the C library hold a little in the main thread; creators of threads hold their
-		// handles.
+		// The start of the program and of the C library hold a little in the main thread; creators of threads hold
+		// their handles.
 		if got := held[name]; got < want || got > want+(128<<10) || name != "threads" && got != want {
 			t.Errorf("%s holds %d, want %d: %+v", name, got, want, r.Threads)
 		}
@@ -159,7 +159,7 @@ func TestThreadsOfLifetimes(t *testing.T) {
 	}
 }
 
-func TestThreadsThatAreNotThere(t *testing.T) {
+func TestProfileWithoutThreads(t *testing.T) {
 	need(t)
 	p := startThreads(t)
 	heap := filepath.Join(t.TempDir(), "heap.pb.gz")

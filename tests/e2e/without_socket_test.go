@@ -26,7 +26,7 @@ func own(t *testing.T, name, code string) string {
 
 // A process that was started under a seccomp filter has no helper thread and no socket: the tool reports this, and what
 // to do.
-func TestSandboxIsTold(t *testing.T) {
+func TestSandboxIsReported(t *testing.T) {
 	need(t)
 	launcher := own(t, "launcher", `#include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -109,7 +109,7 @@ int main(void) {
 }
 
 // Where /proc shows no other user's processes the tool does not claim that there are none.
-func TestHiddenProcessesAreTold(t *testing.T) {
+func TestHiddenProcessesAreReported(t *testing.T) {
 	needRoot(t, "unshare", "mount", "setpriv")
 	p := leak(t, 1)
 	for _, hidepid := range []string{"1", "2", "0"} {

@@ -21,25 +21,25 @@ const maxPayload = 1 << 30
 
 // Client is one connection to a process's control socket. It is not safe for concurrent use.
 type Client struct {
-	conn    *net.UnixConn
-	in      *bufio.Reader
-	timeout time.Duration
-	who     string
-	lost    error
-	pid     int  // process at the other end, in this tool's pid namespace; 0 if the kernel does not report it
-	proved  bool // set once this user has shown that it may inspect the process
+	conn          *net.UnixConn
+	in            *bufio.Reader
+	timeout       time.Duration
+	peer          string
+	broken        error
+	pid           int  // process at the other end, in this tool's pid namespace; 0 if the kernel does not report it
+	authenticated bool // set once this user has shown that it may inspect the process
 }
 
 // ServerError is the text of an `error …` answer.
 type ServerError struct {
-	Who  string
+	Peer string
 	Text string
 }
 
-func (e *ServerError) Error() string { return e.Who + ": " + e.Text }
+func (e *ServerError) Error() string { return e.Peer + ": " + e.Text }
 
 // DialPath connects to the socket at path. who names the process in error texts; timeout bounds each later request.
-func DialPath(path, who string, timeout time.Duration) (*Client, error) {
+func DialPath(path, peer string, timeout time.Duration) (*Client, error) {
 	conn, err := net.DialTimeout("unix", path, timeout)
 	for errors.Is(err, unix.ECONNREFUSED) && isNew(path) {
 		time.Sleep(5 * time.Millisecond)
@@ -48,7 +48,7 @@ func DialPath(path, who string, timeout time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, who: who}
+	c := &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, peer: peer}
 	c.pid = PeerPID(c.conn)
 	return c, nil
 }
@@ -64,7 +64,7 @@ func isNew(path string) bool {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Lost returns the error that closed the connection, or nil while the connection is usable.
-func (c *Client) Lost() error { return c.lost }
+func (c *Client) Lost() error { return c.broken }
 
 // Call sends one command line and returns the payload of the answer. Any error except a ServerError closes the
 // connection, and all later calls return the same error: otherwise a late answer would be taken for the answer to the
@@ -72,20 +72,20 @@ func (c *Client) Lost() error { return c.lost }
 func (c *Client) Call(command string, args ...string) ([]byte, error) {
 	line := strings.Join(append([]string{command}, args...), " ")
 	if strings.ContainsAny(line, "\n\r\x00") {
-		return nil, fmt.Errorf("%s: a command is one line, without control characters", c.who)
+		return nil, fmt.Errorf("%s: a command is one line, without control characters", c.peer)
 	}
-	if c.lost != nil {
-		return nil, c.lost
+	if c.broken != nil {
+		return nil, c.broken
 	}
 	payload, err := c.exchange(command, line)
 	var refused *ServerError
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Text, askedForProof) && !c.proved {
-		if err = c.prove(); err == nil {
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Text, proofRequested) && !c.authenticated {
+		if err = c.authenticate(); err == nil {
 			payload, err = c.exchange(command, line)
 		}
 	}
 	if err != nil && !errors.As(err, &refused) {
-		c.lost = err
+		c.broken = err
 		_ = c.Close()
 	}
 	return payload, err
@@ -110,18 +110,18 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	}
 	answer = strings.TrimSuffix(answer, "\n")
 	if text, ok := strings.CutPrefix(answer, "error"); ok {
-		return nil, &ServerError{Who: c.who, Text: strings.TrimSpace(text)}
+		return nil, &ServerError{Peer: c.peer, Text: strings.TrimSpace(text)}
 	}
 	number, ok := strings.CutPrefix(answer, "ok ")
 	length, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 	if !ok || err != nil || length < 0 || length > maxPayload {
-		return nil, fmt.Errorf("%s: its control socket does not speak this protocol (answered %q)", c.who, clip(answer))
+		return nil, fmt.Errorf("%s: its control socket does not speak this protocol (answered %q)", c.peer, truncate(answer))
 	}
 	payload := make([]byte, length)
 	if n, err := io.ReadFull(c.in, payload); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("%s: the answer to %q is incomplete (%d of %d bytes): the process ended; try again if it is still running",
-				c.who, command, n, length)
+				c.peer, command, n, length)
 		}
 		return nil, c.explain(command, err)
 	}
@@ -131,12 +131,12 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 // awaitAnswer waits for the first byte of the answer. It fails immediately if the process is stopped. All other errors
 // are left to the code that reads the answer.
 func (c *Client) awaitAnswer(deadline time.Time) error {
-	const lookAgain = time.Second
+	const checkInterval = time.Second
 	for {
-		if stopped := stoppedBy(c.pid); stopped != "" {
-			return fmt.Errorf("%s: %s", c.who, stopped)
+		if stopped := stopReason(c.pid); stopped != "" {
+			return fmt.Errorf("%s: %s", c.peer, stopped)
 		}
-		slice := time.Now().Add(lookAgain)
+		slice := time.Now().Add(checkInterval)
 		if slice.After(deadline) {
 			slice = deadline
 		}
@@ -150,36 +150,36 @@ func (c *Client) awaitAnswer(deadline time.Time) error {
 	}
 }
 
-// askedForProof is the start of the answer of a process that does not know yet whether this user may inspect it.
-const askedForProof = "permission denied: prove first"
+// proofRequested is the start of the answer of a process that does not know yet whether this user may inspect it.
+const proofRequested = "permission denied: prove first"
 
 var secretName = regexp.MustCompile(`^/memfd:seemalloc:([0-9a-f]{32}) \(deleted\)$`)
 
-// prove shows the process that this user may inspect it: it reads the name of a file that the process has open. It
-// opens no file and sends nothing but that name, because the process at the other end may belong to any user.
-func (c *Client) prove() error {
+// authenticate shows the process that this user may inspect it: it reads the name of a file that the process has open.
+// It opens no file and sends nothing but that name, because the process at the other end may belong to any user.
+func (c *Client) authenticate() error {
 	number, err := c.exchange("prove", "prove")
 	if err != nil {
 		return err
 	}
 	fd, err := strconv.Atoi(string(number))
 	if err != nil || fd < 0 {
-		return fmt.Errorf("%s: its control socket does not speak this protocol (answered %q to prove)", c.who, clip(string(number)))
+		return fmt.Errorf("%s: its control socket does not speak this protocol (answered %q to prove)", c.peer, truncate(string(number)))
 	}
 	if c.pid == 0 {
-		return &ServerError{Who: c.who, Text: "permission denied: the process is not visible here (another pid namespace), so the right of this user to inspect " +
+		return &ServerError{Peer: c.peer, Text: "permission denied: the process is not visible here (another pid namespace), so the right of this user to inspect " +
 			"it cannot be verified: run seemalloc where `ps` shows the process, in its container or on the host"}
 	}
-	if c.peerHasEnded() {
-		return &ServerError{Who: c.who, Text: fmt.Sprintf("the process %d that created this socket has ended, and another process listens on it: not trusted", c.pid)}
+	if c.peerExited() {
+		return &ServerError{Peer: c.peer, Text: fmt.Sprintf("the process %d that created this socket has ended, and another process listens on it: not trusted", c.pid)}
 	}
 	link, err := readDescriptor(c.pid, fd)
 	name := secretName.FindStringSubmatch(link)
 	if name == nil {
-		return &ServerError{Who: c.who, Text: mayNotInspect(err)}
+		return &ServerError{Peer: c.peer, Text: mayNotInspect(err)}
 	}
 	if _, err = c.exchange("prove", "prove "+name[1]); err == nil {
-		c.proved = true
+		c.authenticated = true
 	}
 	return err
 }
@@ -224,10 +224,10 @@ func PeerPID(conn *net.UnixConn) int {
 	return pid
 }
 
-// peerHasEnded reports whether the process that created the other end has ended. Its pid may have been reused since,
+// peerExited reports whether the process that created the other end has ended. Its pid may have been reused since,
 // and then the proof would be requested from an unrelated process. It needs Linux 6.5 and returns false on older
 // kernels.
-func (c *Client) peerHasEnded() bool {
+func (c *Client) peerExited() bool {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
 		return false
@@ -248,18 +248,18 @@ func (c *Client) peerHasEnded() bool {
 func (c *Client) explain(command string, err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		if stopped := stoppedBy(c.pid); stopped != "" {
-			return fmt.Errorf("%s: %s", c.who, stopped)
+		if stopped := stopReason(c.pid); stopped != "" {
+			return fmt.Errorf("%s: %s", c.peer, stopped)
 		}
-		return fmt.Errorf("%s: no answer to %q within %s: the process may be very busy; try again", c.who, command, c.timeout)
+		return fmt.Errorf("%s: no answer to %q within %s: the process may be very busy; try again", c.peer, command, c.timeout)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return fmt.Errorf("%s: closed the connection without answering %q: the process ended, or refuses this user", c.who, command)
+		return fmt.Errorf("%s: closed the connection without answering %q: the process ended, or refuses this user", c.peer, command)
 	}
-	return fmt.Errorf("%s: %w", c.who, err)
+	return fmt.Errorf("%s: %w", c.peer, err)
 }
 
-func clip(s string) string {
+func truncate(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "…"
 	}

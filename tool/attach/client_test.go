@@ -39,7 +39,7 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := stats.Memory
-	if m.RSS != m.Live+m.Cached+m.Fragmentation+m.Metadata+m.NotOurs || m.RSS != 100<<20 {
+	if m.RSS != m.Live+m.Cached+m.Fragmentation+m.Metadata+m.Foreign || m.RSS != 100<<20 {
 		t.Errorf("memory %+v", m)
 	}
 	// The JSON is the library's own, including the fields that this tool does not know.
@@ -139,7 +139,7 @@ while True:
 	}
 }
 
-func TestRemoveStale(t *testing.T) {
+func TestRemoveStaleSockets(t *testing.T) {
 	dir := t.TempDir()
 	listen := func(name string, keep bool) string {
 		path := filepath.Join(dir, name)
@@ -238,7 +238,7 @@ func TestFindErrors(t *testing.T) {
 }
 
 // The socket file exists before its process listens.
-func TestWhoHasJustBeganIsWaitedFor(t *testing.T) {
+func TestWaitForAStartingProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -257,7 +257,7 @@ func TestWhoHasJustBeganIsWaitedFor(t *testing.T) {
 }
 
 // A late answer is not taken for the answer to the next command.
-func TestLateAnswersAreNobodys(t *testing.T) {
+func TestLateAnswersAreIgnored(t *testing.T) {
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	late := make(chan struct{})
 	server.Answers["ping"] = func([]string) string { <-late; return "late" }
@@ -277,7 +277,7 @@ func TestLateAnswersAreNobodys(t *testing.T) {
 	}
 }
 
-func TestRedialersTellWhoIsGone(t *testing.T) {
+func TestRedialersReportExit(t *testing.T) {
 	sleeper := exec.Command("sleep", "3600")
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
@@ -287,21 +287,21 @@ func TestRedialersTellWhoIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := attach.Redialer(p, time.Minute)
-	if _, err := again(); err == nil || errors.Is(err, attach.ErrEnded) {
+	if _, err := again(); err == nil || errors.Is(err, attach.ErrExited) {
 		t.Errorf("one that runs, without a socket: %v", err)
 	}
 	_ = sleeper.Process.Kill()
 	for range 6000 { // a zombie, then no process
-		if _, err = again(); errors.Is(err, attach.ErrEnded) {
+		if _, err = again(); errors.Is(err, attach.ErrExited) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if !errors.Is(err, attach.ErrEnded) {
+	if !errors.Is(err, attach.ErrExited) {
 		t.Errorf("killed: %v", err)
 	}
 	_ = sleeper.Wait()
-	if _, err := again(); !errors.Is(err, attach.ErrEnded) {
+	if _, err := again(); !errors.Is(err, attach.ErrExited) {
 		t.Errorf("ended: %v", err)
 	}
 
@@ -312,11 +312,11 @@ func TestRedialersTellWhoIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	if _, err := attach.SocketRedialer(server.Path, os.Getpid()+1, time.Minute)(); !errors.Is(err, attach.ErrEnded) {
+	if _, err := attach.SocketRedialer(server.Path, os.Getpid()+1, time.Minute)(); !errors.Is(err, attach.ErrExited) {
 		t.Errorf("another process listens: %v", err)
 	}
 	_ = os.Remove(server.Path)
-	if _, err := bySocket(); !errors.Is(err, attach.ErrEnded) {
+	if _, err := bySocket(); !errors.Is(err, attach.ErrExited) {
 		t.Errorf("no socket: %v", err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 // The defaults and limits of a CPU profile. They equal those of the library (core/api/cpu_profiler.h).
 const (
-	UsualCPUTime = 10 * time.Second
-	UsualCPUHz   = 100
-	MostCPUHz    = 4000
+	DefaultCPUTime = 10 * time.Second
+	DefaultCPUHz   = 100
+	MaxCPUHz       = 4000
 )
 
 // cpuGrace is the time after the requested duration at which the library ends a profile if no client does.
@@ -31,7 +31,7 @@ func StartCPU(c *Client, hz int, duration time.Duration) (*CPUProfile, error) {
 	if err != nil {
 		var refused *ServerError
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Text, "unknown command") {
-			return nil, fmt.Errorf("%s: its library has no CPU profiler: it is older than this tool", c.who)
+			return nil, fmt.Errorf("%s: its library has no CPU profiler: it is older than this tool", c.peer)
 		}
 		return nil, err
 	}

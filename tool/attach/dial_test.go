@@ -13,7 +13,7 @@ import (
 
 // The socket appears while Dial waits for it. The error that it belongs to this process and not to p shows that it was
 // found.
-func TestASocketThatComesIsWaitedFor(t *testing.T) {
+func TestWaitForSocket(t *testing.T) {
 	process := exec.Command("sleep", "60")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
@@ -38,13 +38,13 @@ func TestASocketThatComesIsWaitedFor(t *testing.T) {
 		}
 		return true
 	})
-	var foreign *foreignSocket
+	var foreign *wrongPeerError
 	if !errors.As(err, &foreign) || foreign.peer != os.Getpid() || looks != 3 {
 		t.Errorf("after %d looks: %v", looks, err)
 	}
 }
 
-func TestNobodyIsWaitedForForLong(t *testing.T) {
+func TestQueriesAreBounded(t *testing.T) {
 	self, err := Find(os.Getpid())
 	if err != nil {
 		t.Fatal(err)

@@ -15,17 +15,17 @@ import (
 // These values come from heap metadata and include nonresident memory. Memory shows the resident memory.
 type Map struct {
 	// Memory is nil in answers with parts, and if the library is older than this tool.
-	Memory  *Memory
-	Regions []MapRegion
-	Blocks  []MapBlock
-	Kept    []MapKept
+	Memory   *Memory
+	Regions  []MapRegion
+	Blocks   []MapBlock
+	Retained []RetainedBlock
 	// Stacks are the stacks that parts and blocks refer to: return addresses, innermost first.
 	Stacks map[string][]uint64
 	// Python names the frames that are Python functions and not addresses.
 	Python      map[uint64]PythonPlace
 	PageBytes   int64
 	OSPageBytes int64
-	LeftOut     int64 // lines that did not fit into the answer
+	Omitted     int64 // lines that did not fit into the answer
 }
 
 // PythonPlace is a Python function and a line in it.
@@ -37,31 +37,31 @@ type PythonPlace struct {
 
 // MapRegion is 2 MiB of address space. Its page counts by state add up to the whole region.
 type MapRegion struct {
-	Address   Address   `json:"region"`
-	Shard     int       `json:"shard"`
-	Huge      int       `json:"huge"` // 1: backed by one huge page
-	Spans     int64     `json:"spans"`
-	Used      int64     `json:"used"`  // pages in spans
-	Taken     int64     `json:"taken"` // pages that are being moved to a span or returned to the OS
-	Dirty     int64     `json:"dirty"` // free pages that have not been purged
-	Lazy      int64     `json:"lazy"`  // free pages that the kernel may reclaim (MADV_FREE)
-	Purged    int64     `json:"purged"`
-	Clean     int64     `json:"clean"`
-	LiveBytes int64     `json:"live_bytes"`
-	FreeBytes int64     `json:"free_bytes"` // free blocks and uncarved ends of spans
-	HoleBytes int64     `json:"hole_bytes"` // purged holes in spans
-	Most      int64     `json:"most"`       // the block size with the most pages; 0: large blocks
-	Parts     []MapPart `json:"parts,omitempty"`
+	Address      Address   `json:"region"`
+	Shard        int       `json:"shard"`
+	Huge         int       `json:"huge"` // 1: backed by one huge page
+	Spans        int64     `json:"spans"`
+	Used         int64     `json:"used"`  // pages in spans
+	InTransition int64     `json:"taken"` // pages that are being moved to a span or returned to the OS
+	Dirty        int64     `json:"dirty"` // free pages that have not been purged
+	Lazy         int64     `json:"lazy"`  // free pages that the kernel may reclaim (MADV_FREE)
+	Purged       int64     `json:"purged"`
+	Clean        int64     `json:"clean"`
+	LiveBytes    int64     `json:"live_bytes"`
+	FreeBytes    int64     `json:"free_bytes"` // free blocks and uncarved ends of spans
+	HoleBytes    int64     `json:"hole_bytes"` // purged holes in spans
+	DominantSize int64     `json:"most"`       // the block size with the most pages; 0: large blocks
+	Parts        []MapPart `json:"parts,omitempty"`
 }
 
 // MapPart is one span, or a run of free pages in the same state.
 type MapPart struct {
 	Page     int64  `json:"page"`
 	Pages    int64  `json:"pages"`
-	Is       string `json:"is"`
+	Type     string `json:"is"`
 	Size     int64  `json:"size,omitempty"`
 	Blocks   int64  `json:"blocks,omitempty"`
-	Cut      int64  `json:"cut,omitempty"`
+	Carved   int64  `json:"cut,omitempty"`
 	Live     int64  `json:"live,omitempty"`
 	Returned int64  `json:"returned,omitempty"`
 	Holes    uint32 `json:"holes,omitempty"`
@@ -80,14 +80,14 @@ type MapPin struct {
 
 // MapBlock is a live huge block.
 type MapBlock struct {
-	Address Address `json:"block"`
-	Bytes   int64   `json:"bytes"`
-	Room    int64   `json:"room"` // reserved address space behind it
+	Address       Address `json:"block"`
+	Bytes         int64   `json:"bytes"`
+	ReservedBytes int64   `json:"room"` // reserved address space behind it
 	MapPin
 }
 
-// MapKept is retained memory of freed huge blocks.
-type MapKept struct {
+// RetainedBlock is retained memory of freed huge blocks.
+type RetainedBlock struct {
 	Address Address `json:"kept"`
 	Bytes   int64   `json:"bytes"`
 	Purged  int     `json:"purged"` // 1: only the address range is retained
@@ -148,9 +148,9 @@ func eachRegionOf(c *Client, regions []MapRegion, f func(*Map, MapRegion) error)
 	if err != nil {
 		return err
 	}
-	if part.LeftOut > 0 {
+	if part.Omitted > 0 {
 		if len(regions) == 1 {
-			return fmt.Errorf("%s: %d lines of the region %#x did not fit into the answer", c.who, part.LeftOut, uint64(first))
+			return fmt.Errorf("%s: %d lines of the region %#x did not fit into the answer", c.peer, part.Omitted, uint64(first))
 		}
 		half := len(regions) / 2
 		if err := eachRegionOf(c, regions[:half], f); err != nil {
@@ -175,13 +175,13 @@ func fetchMap(c *Client, args ...string) (*Map, error) {
 	if err != nil {
 		var refused *ServerError
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Text, "unknown command") {
-			return nil, fmt.Errorf("%s: its library has no heap map: it is older than this tool", c.who)
+			return nil, fmt.Errorf("%s: its library has no heap map: it is older than this tool", c.peer)
 		}
 		return nil, err
 	}
 	m, err := parseMap(payload)
 	if err != nil {
-		return nil, fmt.Errorf("%s: its heap map is not readable (%v): tool and library may be of different versions", c.who, err)
+		return nil, fmt.Errorf("%s: its heap map is not readable (%v): tool and library may be of different versions", c.peer, err)
 	}
 	return m, nil
 }
@@ -203,7 +203,7 @@ func parseMap(payload []byte) (*Map, error) {
 		case bytes.HasPrefix(line, []byte(`{"block"`)):
 			err = decodeInto(line, &m.Blocks)
 		case bytes.HasPrefix(line, []byte(`{"kept"`)):
-			err = decodeInto(line, &m.Kept)
+			err = decodeInto(line, &m.Retained)
 		case bytes.HasPrefix(line, []byte(`{"stack"`)):
 			err = m.addStack(line)
 		case bytes.HasPrefix(line, []byte(`{"end"`)):
@@ -213,7 +213,7 @@ func parseMap(payload []byte) (*Map, error) {
 				LeftOut     int64 `json:"left_out"`
 			}
 			err = json.Unmarshal(line, &end)
-			m.PageBytes, m.OSPageBytes, m.LeftOut, ended = end.PageBytes, end.OSPageBytes, end.LeftOut, true
+			m.PageBytes, m.OSPageBytes, m.Omitted, ended = end.PageBytes, end.OSPageBytes, end.LeftOut, true
 		}
 		if err != nil {
 			return nil, err
@@ -224,7 +224,7 @@ func parseMap(payload []byte) (*Map, error) {
 	}
 	slices.SortFunc(m.Regions, func(a, b MapRegion) int { return cmp.Compare(a.Address, b.Address) })
 	slices.SortFunc(m.Blocks, func(a, b MapBlock) int { return cmp.Compare(a.Address, b.Address) })
-	slices.SortFunc(m.Kept, func(a, b MapKept) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(m.Retained, func(a, b RetainedBlock) int { return cmp.Compare(a.Address, b.Address) })
 	return m, nil
 }
 

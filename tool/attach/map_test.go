@@ -49,22 +49,22 @@ func TestMapIsReadInTheOrderOfAddresses(t *testing.T) {
 	if len(m.Regions) != 2 || m.Regions[0].Address != 0x200000 || m.Regions[1].Address != 0xffff800000400000 || m.Regions[0].Huge != 1 {
 		t.Errorf("%+v", m.Regions)
 	}
-	if m.Memory == nil || m.Memory.RSS != 9000 || m.Memory.Fragmentation != 300 || m.Memory.Uncertain == nil {
+	if m.Memory == nil || m.Memory.RSS != 9000 || m.Memory.Fragmentation != 300 || m.Memory.ErrorBound == nil {
 		t.Errorf("%+v", m.Memory)
 	}
 	part := m.Regions[1].Parts[0]
-	if part.Is != "small" || part.Live != 3 || part.IdleMS == nil || *part.IdleMS != 0 || part.Stack != "0x1" || part.AgeMS != 9 {
+	if part.Type != "small" || part.Live != 3 || part.IdleMS == nil || *part.IdleMS != 0 || part.Stack != "0x1" || part.AgeMS != 9 {
 		t.Errorf("%+v", part)
 	}
-	if len(m.Blocks) != 1 || m.Blocks[0].Room != 8192 || m.Blocks[0].Stack != "0x1" || len(m.Kept) != 1 || m.Kept[0].Purged != 1 {
-		t.Errorf("%+v %+v", m.Blocks, m.Kept)
+	if len(m.Blocks) != 1 || m.Blocks[0].ReservedBytes != 8192 || m.Blocks[0].Stack != "0x1" || len(m.Retained) != 1 || m.Retained[0].Purged != 1 {
+		t.Errorf("%+v %+v", m.Blocks, m.Retained)
 	}
-	if s := m.Stacks["0x1"]; len(s) != 2 || s[1] != 0xffff800000000001 || m.LeftOut != 3 || m.PageBytes != 8192 || m.OSPageBytes != 4096 {
+	if s := m.Stacks["0x1"]; len(s) != 2 || s[1] != 0xffff800000000001 || m.Omitted != 3 || m.PageBytes != 8192 || m.OSPageBytes != 4096 {
 		t.Errorf("%+v", m)
 	}
 }
 
-func TestMapOfAnotherVersion(t *testing.T) {
+func TestMapWithUnknownFields(t *testing.T) {
 	for answer, want := range map[string]string{
 		"":                           "last line is missing",
 		`{"region":12}` + "\n":       "different versions",
@@ -79,7 +79,7 @@ func TestMapOfAnotherVersion(t *testing.T) {
 }
 
 // The parts are requested for several regions at a time, and once for each region.
-func TestEachRegionIsAskedForOnce(t *testing.T) {
+func TestEachRegionIsQueriedOnce(t *testing.T) {
 	var regions []attach.MapRegion
 	for i := range 150 {
 		regions = append(regions, attach.MapRegion{Address: attach.Address(i+1) * attach.RegionBytes})
@@ -121,7 +121,7 @@ func mapOf(addresses []attach.Address, room int, asked *int) func([]string) stri
 }
 
 // Regions that were not requested lie between the requested ones, and no answer has to hold the whole heap.
-func TestEachRegionIsThoseThatWereChosen(t *testing.T) {
+func TestOnlyRequestedRegionsAreReturned(t *testing.T) {
 	var all []attach.Address
 	for i := range 1000 {
 		all = append(all, attach.Address(i+1)*attach.RegionBytes)
@@ -147,7 +147,7 @@ func TestEachRegionIsThoseThatWereChosen(t *testing.T) {
 	}
 }
 
-func TestARegionWithoutRoomIsAnError(t *testing.T) {
+func TestRegionWithoutPagesIsAnError(t *testing.T) {
 	asked := 0
 	client := dialMap(t, mapOf([]attach.Address{attach.RegionBytes}, 0, &asked))
 	err := attach.EachRegion(client, []attach.MapRegion{{Address: attach.RegionBytes}}, func(*attach.Map, attach.MapRegion) error { return nil })

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMappingsAreAddedToWhatTheLibrarySays(t *testing.T) {
+func TestMappingsAreAddedToStats(t *testing.T) {
 	m := &Mappings{Count: 3, Limit: 65530}
 	for _, test := range []struct {
 		m        *Mappings

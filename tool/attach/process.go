@@ -28,9 +28,9 @@ type Process struct {
 	NSPID int    // in the process's own pid namespace
 	UID   int    // effective, in this tool's user namespace
 	Name  string // the kernel's short name
-	// Defunct is set if the main thread has ended while other threads, such as the allocator's helper thread, still
+	// Zombie is set if the main thread has ended while other threads, such as the allocator's helper thread, still
 	// run.
-	Defunct bool
+	Zombie bool
 }
 
 // Find reads /proc/pid. The id of a thread finds its process.
@@ -50,7 +50,7 @@ func Find(pid int) (*Process, error) {
 		case "Name":
 			p.Name = strings.TrimSpace(value)
 		case "State":
-			p.Defunct = fields[0] == "Z"
+			p.Zombie = fields[0] == "Z"
 		case "Tgid":
 			if tgid := atoi(fields[0]); tgid > 0 && tgid != pid {
 				return Find(tgid)
@@ -110,7 +110,7 @@ func (p *Process) User() string {
 // Command returns the command line, with the arguments separated by blanks, or the short name if there is no command
 // line.
 func (p *Process) Command() string {
-	if p.Defunct {
+	if p.Zombie {
 		return "[" + p.Name + "] <defunct>"
 	}
 	data, err := os.ReadFile(procPath(p.PID, "cmdline"))
@@ -170,10 +170,10 @@ func (p *Process) Uptime() time.Duration {
 	return 0
 }
 
-// youth is the age below which a process may not have opened its control socket yet.
-const youth = 500 * time.Millisecond
+// startupGrace is the age below which a process may not have opened its control socket yet.
+const startupGrace = 500 * time.Millisecond
 
-func (p *Process) isYoung() bool { return p.startTicks() != "" && p.Uptime() < youth }
+func (p *Process) isStarting() bool { return p.startTicks() != "" && p.Uptime() < startupGrace }
 
 var libraryLine = regexp.MustCompile(`/libseemalloc[^/]*\.so[^/ ]*( \(deleted\))?$`)
 
@@ -228,19 +228,19 @@ func (p *Process) SocketPaths() []string {
 		paths = append(paths, filepath.Join(root, dir, name), filepath.Join(dir, name))
 	}
 	bases := p.socketBases()
-	for _, uid := range []int{p.insideUID(), p.UID} {
+	for _, uid := range []int{p.namespaceUID(), p.UID} {
 		for _, base := range bases {
-			paths = append(paths, filepath.Join(root, base, folderOf(uid), name))
+			paths = append(paths, filepath.Join(root, base, socketDirName(uid), name))
 		}
 	}
 	// /proc/PID/root requires more privileges than connect, so the plain path remains as the last resort. It is the
 	// same file only if the process shares our pid namespace.
 	if p.NSPID == p.PID {
 		for _, base := range bases {
-			paths = append(paths, filepath.Join(base, folderOf(p.UID), name))
+			paths = append(paths, filepath.Join(base, socketDirName(p.UID), name))
 		}
 	}
-	return compact(paths)
+	return dedupe(paths)
 }
 
 func (p *Process) socketBases() []string {
@@ -251,31 +251,31 @@ func (p *Process) socketBases() []string {
 	return []string{"/tmp", runtime, "/dev/shm"}
 }
 
-// firstPlace returns the directory in which the library tries to create the control socket first.
-func (p *Process) firstPlace() string {
+// preferredSocketDir returns the directory in which the library tries to create the control socket first.
+func (p *Process) preferredSocketDir() string {
 	if dir := p.conf("socket_dir"); dir != "" {
 		return dir
 	}
-	return Dir(p.insideUID())
+	return Dir(p.namespaceUID())
 }
 
-func folderOf(uid int) string { return "seemalloc-" + strconv.Itoa(uid) }
+func socketDirName(uid int) string { return "seemalloc-" + strconv.Itoa(uid) }
 
 // Dir is the preferred directory for the control sockets of one user.
-func Dir(uid int) string { return "/tmp/" + folderOf(uid) }
+func Dir(uid int) string { return "/tmp/" + socketDirName(uid) }
 
 // Dirs lists all directories that can hold this user's control sockets.
 func Dirs() []string {
 	uid := os.Geteuid()
-	dirs := []string{Dir(uid), "/dev/shm/" + folderOf(uid)}
+	dirs := []string{Dir(uid), "/dev/shm/" + socketDirName(uid)}
 	if runtime := os.Getenv("XDG_RUNTIME_DIR"); strings.HasPrefix(runtime, "/") {
-		dirs = append(dirs, filepath.Join(runtime, folderOf(uid)))
+		dirs = append(dirs, filepath.Join(runtime, socketDirName(uid)))
 	}
 	return dirs
 }
 
-// insideUID returns the uid of the process in its own user namespace, which can differ from the uid in ours.
-func (p *Process) insideUID() int {
+// namespaceUID returns the uid of the process in its own user namespace, which can differ from the uid in ours.
+func (p *Process) namespaceUID() int {
 	own, err1 := os.Readlink("/proc/self/ns/user")
 	its, err2 := os.Readlink(procPath(p.PID, "ns/user"))
 	if err1 != nil || err2 != nil || own == its {
@@ -303,7 +303,7 @@ func atoi(s string) int {
 	return n
 }
 
-func compact(list []string) []string {
+func dedupe(list []string) []string {
 	seen := map[string]bool{}
 	out := list[:0]
 	for _, s := range list {

@@ -53,7 +53,7 @@ func Scan(timeout time.Duration) []Found {
 		}
 	}
 	slices.SortFunc(found, func(a, b Found) int { return a.PID - b.PID })
-	ask(found, timeout)
+	queryStats(found, timeout)
 	kept := found[:0]
 	for _, f := range found {
 		if f.Socket != "" {
@@ -63,9 +63,9 @@ func Scan(timeout time.Duration) []Found {
 	return kept
 }
 
-// ask fills in socket states and statistics. It queries all processes in parallel, so that a stopped process does not
-// delay the others.
-func ask(found []Found, timeout time.Duration) {
+// queryStats fills in socket states and statistics. It queries all processes in parallel, so that a stopped process
+// does not delay the others.
+func queryStats(found []Found, timeout time.Duration) {
 	var wait sync.WaitGroup
 	for i := range found {
 		wait.Add(1)

@@ -31,19 +31,19 @@ func findHelper(pid int) helper {
 		comm, err := os.ReadFile(procPath(pid, "task/"+tid+"/comm"))
 		name := strings.TrimSpace(string(comm))
 		rest, ours := strings.CutPrefix(name, helperName)
-		if err == nil && ours && tid != strconv.Itoa(pid) && (rest == "" || rest[0] == ':') && takesNoSignals(pid, tid) {
+		if err == nil && ours && tid != strconv.Itoa(pid) && (rest == "" || rest[0] == ':') && blocksSignals(pid, tid) {
 			return helper{tid: tid, problem: strings.TrimPrefix(rest, ":")}
 		}
 	}
 	return helper{}
 }
 
-// takesNoSignals distinguishes the library's helper thread from a thread of the program with the same name. The helper
+// blocksSignals distinguishes the library's helper thread from a thread of the program with the same name. The helper
 // thread blocks all signals except those named by the options (at most two) and the two that the C library reserves.
-func takesNoSignals(pid int, tid string) bool {
-	const most, others = 64, 4
+func blocksSignals(pid int, tid string) bool {
+	const limit, others = 64, 4
 	mask, err := strconv.ParseUint(statusField(pid, tid, "SigBlk"), 16, 64)
-	return err == nil && bits.OnesCount64(mask|1<<(unix.SIGKILL-1)|1<<(unix.SIGSTOP-1)) >= most-others
+	return err == nil && bits.OnesCount64(mask|1<<(unix.SIGKILL-1)|1<<(unix.SIGSTOP-1)) >= limit-others
 }
 
 // statusField returns one field of a thread's status file, or "" if it cannot be read.
@@ -65,7 +65,7 @@ func (p *Process) sandbox() string {
 		return "has no control socket: sandbox:on in SEEMALLOC_CONF excludes the system calls for it"
 	}
 	mode := statusField(p.PID, tid, "Seccomp")
-	if off(choice) || mode == "" || mode == "0" || statusField(p.PID, tid, "NoNewPrivs") != "1" {
+	if isOff(choice) || mode == "" || mode == "0" || statusField(p.PID, tid, "NoNewPrivs") != "1" {
 		return ""
 	}
 	return "is in a sandbox (a seccomp filter, no_new_privs) and has no control socket: set sandbox:off in SEEMALLOC_CONF if the filter allows sockets"
@@ -81,8 +81,8 @@ func threads(pid int) []string {
 	return ids
 }
 
-// why describes why the control socket could not be created. It returns "" if no reason is known.
-func (h helper) why() string {
+// problemText describes why the control socket could not be created. It returns "" if no reason is known.
+func (h helper) problemText() string {
 	switch h.problem {
 	case "":
 		return ""
@@ -100,9 +100,9 @@ func (h helper) why() string {
 	return syscall.Errno(number).Error()
 }
 
-// stoppedBy explains why a process is stopped and cannot answer, and the remedy. It returns "" if the process runs or
+// stopReason explains why a process is stopped and cannot answer, and the remedy. It returns "" if the process runs or
 // its state cannot be read.
-func stoppedBy(pid int) string {
+func stopReason(pid int) string {
 	if pid == 0 {
 		return ""
 	}
@@ -113,7 +113,7 @@ func stoppedBy(pid int) string {
 	switch state := threadState(pid, tid); {
 	case state == "T":
 		return fmt.Sprintf("the process is stopped (by SIGSTOP, Ctrl-Z or the like): `kill -CONT %d` resumes it", pid)
-	case state == "t" && staysTraced(pid, tid):
+	case state == "t" && waitsForDebugger(pid, tid):
 		return "the process is stopped by a debugger" + tracer(pid, tid) + ": resume it there"
 	}
 	if group := frozenGroup(pid); group != "" {
@@ -122,9 +122,9 @@ func stoppedBy(pid int) string {
 	return ""
 }
 
-// staysTraced returns true for a process that waits for its debugger, and false for one that stops briefly at each
+// waitsForDebugger returns true for a process that waits for its debugger, and false for one that stops briefly at each
 // system call.
-func staysTraced(pid int, tid string) bool {
+func waitsForDebugger(pid int, tid string) bool {
 	for range 20 {
 		time.Sleep(10 * time.Millisecond)
 		if threadState(pid, tid) != "t" {
@@ -175,20 +175,20 @@ func frozenGroup(pid int) string {
 	return ""
 }
 
-// foreignFolder reports a socket directory that was not created by the process. Its sockets may belong to any user.
-type foreignFolder struct {
-	folder string
-	uid    int
+// untrustedDirError reports a socket directory that was not created by the process. Its sockets may belong to any user.
+type untrustedDirError struct {
+	dir string
+	uid int
 }
 
-func (e *foreignFolder) Error() string {
-	return fmt.Sprintf("%s belongs to user %d and not to the user of the process: sockets in it are not trusted", e.folder, e.uid)
+func (e *untrustedDirError) Error() string {
+	return fmt.Sprintf("%s belongs to user %d and not to the user of the process: sockets in it are not trusted", e.dir, e.uid)
 }
 
-// trusts returns nil if sockets in this directory belong to the process, or the reason why they may not. A missing
+// trustsDir returns nil if sockets in this directory belong to the process, or the reason why they may not. A missing
 // directory is not a reason.
-func (p *Process) trusts(folder string) error {
-	info, err := os.Lstat(folder)
+func (p *Process) trustsDir(dir string) error {
+	info, err := os.Lstat(dir)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil // connect returns a better error
@@ -197,7 +197,7 @@ func (p *Process) trusts(folder string) error {
 	}
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	if !info.IsDir() || (owner != p.UID && owner != 0) {
-		return &foreignFolder{folder, owner}
+		return &untrustedDirError{dir, owner}
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ type Stats struct {
 	SizeClasses []SizeClass `json:"size_classes"`
 }
 
-// Memory breaks down the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs. A block counts with
+// Memory breaks down the resident memory: RSS = Live + Cached + Fragmentation + Metadata + Foreign. A block counts with
 // its allocated size: its size class, or whole pages.
 type Memory struct {
 	RSS           int64 `json:"rss"`
@@ -43,13 +43,13 @@ type Memory struct {
 	Cached        int64 `json:"cached"`
 	Fragmentation int64 `json:"fragmentation"`
 	Metadata      int64 `json:"metadata"`
-	NotOurs       int64 `json:"not_ours"`
+	Foreign       int64 `json:"not_ours"`
 	// Unused is the part of Cached that consists of free pages that came with a huge page and were never used. If the
 	// library does not report it, it is nil and these pages are part of Fragmentation.
 	Unused *int64 `json:"unused"`
-	// Uncertain is the maximum error of each of Live, Cached, Fragmentation and NotOurs, or nil if the library does not
-	// report it.
-	Uncertain *int64 `json:"uncertain"`
+	// ErrorBound is the maximum error of each of Live, Cached, Fragmentation and Foreign, or nil if the library does
+	// not report it.
+	ErrorBound *int64 `json:"uncertain"`
 	// PagesRefused is 1 if the kernel refuses to report which pages are resident.
 	PagesRefused  int64 `json:"pages_refused"`
 	Mapped        int64 `json:"mapped"`
@@ -59,14 +59,14 @@ type Memory struct {
 
 // Socket holds the path of the control socket, and the directories in which it could not be created before.
 type Socket struct {
-	Path    string         `json:"path"`
-	Refused []RefusedPlace `json:"refused"`
+	Path    string       `json:"path"`
+	Refused []RefusedDir `json:"refused"`
 }
 
-// RefusedPlace is a directory in which the control socket could not be created.
-type RefusedPlace struct {
-	Folder string `json:"folder"`
-	Why    string `json:"why"`
+// RefusedDir is a directory in which the control socket could not be created.
+type RefusedDir struct {
+	Dir string `json:"folder"`
+	Why string `json:"why"`
 }
 
 // Sampling describes the data behind the profile.
@@ -78,7 +78,7 @@ type Sampling struct {
 	Truncated      int64   `json:"truncated"` // samples (part of Samples) with a truncated stack
 	Broken         int64   `json:"broken"`    // samples whose stack could not be unwound to its end
 	Stacks         int64   `json:"stacks"`
-	Stretched      int64   `json:"stretched"` // samples taken at a backed-off interval
+	BackedOff      int64   `json:"stretched"` // samples taken at a backed-off interval
 	Estimate       float64 `json:"estimate"`
 	EstimateStderr float64 `json:"estimate_stderr"`
 	// Requested is the estimate of the requested bytes, or nil if the library does not report it.
@@ -180,13 +180,13 @@ func (c Calls) Plus(more Calls) Calls {
 // Minus returns the calls that were made after the earlier state before.
 func (c Calls) Minus(before Calls) Calls {
 	type key struct{ call, reason string }
-	had := map[key]CallCount{}
+	previous := map[key]CallCount{}
 	for _, one := range before {
-		had[key{one.Call, one.Reason}] = one
+		previous[key{one.Call, one.Reason}] = one
 	}
 	var out Calls
 	for _, one := range c {
-		b := had[key{one.Call, one.Reason}]
+		b := previous[key{one.Call, one.Reason}]
 		one.Calls -= b.Calls
 		one.Bytes -= b.Bytes
 		one.Refused -= b.Refused
@@ -200,10 +200,10 @@ func (c Calls) Minus(before Calls) Calls {
 
 // Purge describes the automatic return of free memory to the OS. Mode is "" if the library does not send it.
 type Purge struct {
-	Mode      string `json:"mode"`
-	DelayMS   int64  `json:"delay_ms"`
-	GivenBack int64  `json:"given_back"`
-	Postponed int64  `json:"postponed"` // purge ticks cut short because purging had used its share of CPU time
+	Mode        string `json:"mode"`
+	DelayMS     int64  `json:"delay_ms"`
+	PurgedBytes int64  `json:"given_back"`
+	Postponed   int64  `json:"postponed"` // purge ticks cut short because purging had used its share of CPU time
 	// HoleRefilled counts bytes of holes in spans that were purged and used again.
 	HoleRefilled int64 `json:"hole_refilled_bytes"`
 }
@@ -230,7 +230,7 @@ type Dumps struct {
 	Written   int64 `json:"written"`
 	Failed    int64 `json:"failed"`
 	Removed   int64 `json:"removed"`    // older files that were deleted (option dump_keep)
-	Joined    int64 `json:"joined"`     // dumps that became due while another one was waiting, and were merged with it
+	Merged    int64 `json:"joined"`     // dumps that became due while another one was waiting, and were merged with it
 	LastErrno int64 `json:"last_errno"` // of the last failure
 }
 
@@ -303,7 +303,7 @@ type SizeClass struct {
 func FetchStats(c *Client) (*Stats, error) { return fetchStats(c, "stats") }
 
 // FetchBriefStats fetches the statistics without the parts of Memory that need a query to the kernel for each region:
-// Live, Cached, Fragmentation and NotOurs.
+// Live, Cached, Fragmentation and Foreign.
 func FetchBriefStats(c *Client) (*Stats, error) { return fetchStats(c, "stats", "brief") }
 
 func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
@@ -311,14 +311,14 @@ func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseStats(payload, c.who)
+	return ParseStats(payload, c.peer)
 }
 
 // ParseStats reads the JSON of a `stats` answer. who names the source in the error.
-func ParseStats(payload []byte, who string) (*Stats, error) {
+func ParseStats(payload []byte, process string) (*Stats, error) {
 	stats := new(Stats)
 	if err := json.Unmarshal(payload, stats); err != nil {
-		return nil, fmt.Errorf("%s: its statistics are not readable (%v): tool and library may be of different versions", who, err)
+		return nil, fmt.Errorf("%s: its statistics are not readable (%v): tool and library may be of different versions", process, err)
 	}
 	stats.answer = bytes.Clone(payload)
 	return stats, nil

@@ -20,8 +20,8 @@ type Thread struct {
 	RemoteFrees int64 `json:"remote_frees"` // blocks of other threads that it returned to them
 }
 
-// Kept returns the bytes that only this thread can use.
-func (t Thread) Kept() int64 { return t.ListBytes + t.EmptyBytes + t.LargeBytes }
+// CachedBytes returns the bytes that only this thread can use.
+func (t Thread) CachedBytes() int64 { return t.ListBytes + t.EmptyBytes + t.LargeBytes }
 
 // FetchThreads fetches the threads. It returns nil without an error if the library is too old for this command.
 func FetchThreads(c *Client) ([]Thread, error) {
@@ -37,7 +37,7 @@ func FetchThreads(c *Client) ([]Thread, error) {
 		Threads []Thread `json:"threads"`
 	}{[]Thread{}}
 	if err := json.Unmarshal(payload, &answer); err != nil {
-		return nil, fmt.Errorf("%s: its list of threads is not readable (%v): tool and library may be of different versions", c.who, err)
+		return nil, fmt.Errorf("%s: its list of threads is not readable (%v): tool and library may be of different versions", c.peer, err)
 	}
 	return answer.Threads, nil
 }

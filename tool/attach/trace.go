@@ -46,7 +46,7 @@ func (t *Trace) Read() ([]Event, error) {
 		}
 		more, err := t.parse(string(payload), &events)
 		if err != nil {
-			return events, fmt.Errorf("%s: its trace is not readable (%v): tool and library may be of different versions", t.client.who, err)
+			return events, fmt.Errorf("%s: its trace is not readable (%v): tool and library may be of different versions", t.client.peer, err)
 		}
 		if !more {
 			return events, nil

@@ -72,7 +72,7 @@ func TestTraceReadsEvents(t *testing.T) {
 	}
 }
 
-func TestTraceFromAnotherVersion(t *testing.T) {
+func TestTraceWithUnknownFields(t *testing.T) {
 	for _, answer := range []string{
 		"", "what is this\n", "100 mmap growth 1 2 3 - 0 0x10\n", "100 mmap growth 1 2 3 - 0 zz\nlost 0 dropped 0 more 0\n", "[1,2]\nlost 0 dropped 0 more 0\n",
 	} {

@@ -23,13 +23,13 @@ import (
 
 const (
 	exitInterrupted = 130
-	mostRounds      = 1000
+	maxRounds       = 1000
 )
 
 type compareFlags struct {
 	alloc, load, keep, lib string
 	rounds                 int
-	lasts, upAfter         time.Duration
+	duration, upAfter      time.Duration
 	seed                   uint64
 	asJSON                 bool
 }
@@ -78,9 +78,9 @@ them. Ctrl-C ends the program and shows the results so far.`,
 	}
 	f := c.Flags()
 	f.StringVar(&flags.alloc, "alloc", "", "allocators, as NAME,NAME=PATH,… (default: all that are installed)")
-	f.IntVar(&flags.rounds, "rounds", compare.LeastRuns, "number of runs of each; with fewer than 5 no difference is significant")
+	f.IntVar(&flags.rounds, "rounds", compare.MinRuns, "number of runs of each; with fewer than 5 no difference is significant")
 	f.Uint64Var(&flags.seed, "seed", 0, "repeat the order of a comparison that printed this seed")
-	f.DurationVar(&flags.lasts, "for", 0, "end the program after this time; with --load: time limit of the load")
+	f.DurationVar(&flags.duration, "for", 0, "end the program after this time; with --load: time limit of the load")
 	f.StringVar(&flags.load, "load", "", "a shell command that uses the server; its time is measured")
 	f.DurationVar(&flags.upAfter, "up-after", 0, "start the load after this time, instead of when the server listens on a socket")
 	f.StringVar(&flags.keep, "keep-output", "", "save the program's output in this folder, as NAME.ROUND.out and .err")
@@ -93,10 +93,10 @@ them. Ctrl-C ends the program and shows the results so far.`,
 func (flags compareFlags) check(c *cobra.Command) error {
 	changed := c.Flags().Changed
 	switch {
-	case flags.rounds < 1 || flags.rounds > mostRounds:
-		return usageError("--rounds %d: expected 1 to %d", flags.rounds, mostRounds)
-	case changed("for") && flags.lasts <= 0:
-		return usageError("--for %s: expected a time, such as 30s", flags.lasts)
+	case flags.rounds < 1 || flags.rounds > maxRounds:
+		return usageError("--rounds %d: expected 1 to %d", flags.rounds, maxRounds)
+	case changed("for") && flags.duration <= 0:
+		return usageError("--for %s: expected a time, such as 30s", flags.duration)
 	case changed("load") && strings.TrimSpace(flags.load) == "":
 		return usageError("--load: expected a command of the shell")
 	case changed("up-after") && flags.load == "":
@@ -114,7 +114,7 @@ func (a *app) compare(flags compareFlags, args []string) error {
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	if reason := unreachable(path); reason != "" {
+	if reason := unsupportedExecutable(path); reason != "" {
 		return errors.New(reason)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -123,7 +123,7 @@ func (a *app) compare(flags compareFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	command := &compare.Command{Path: path, Args: args, Env: os.Environ(), For: flags.lasts, Load: flags.load, UpAfter: flags.upAfter}
+	command := &compare.Command{Path: path, Args: args, Env: os.Environ(), For: flags.duration, Load: flags.load, UpAfter: flags.upAfter}
 	failure := a.measure(ctx, flags, command, result)
 	if len(result.Runs) == 0 && len(result.Excluded) == 0 {
 		return failure
@@ -144,7 +144,7 @@ func (a *app) compare(flags compareFlags, args []string) error {
 // newComparison finds the allocators.
 func newComparison(ctx context.Context, flags compareFlags, args []string) (*compare.Result, error) {
 	finder := compare.Finder{
-		Places: compare.Places(),
+		Dirs:   compare.LibraryDirs(),
 		Ours:   func() (string, error) { return library.Find(library.Full, flags.lib) },
 		Usable: compare.SharedLibrary,
 	}
@@ -156,10 +156,10 @@ func newComparison(ctx context.Context, flags compareFlags, args []string) (*com
 	if err != nil {
 		return nil, usageError("--alloc: %v", err)
 	}
-	if flags.lib != "" && len(missing) > 0 && missing[len(missing)-1].Name == compare.Ours {
+	if flags.lib != "" && len(missing) > 0 && missing[len(missing)-1].Name == compare.Seemalloc {
 		return nil, usageError("%s", missing[len(missing)-1].Reason)
 	}
-	result := &compare.Result{Command: args, ForSeconds: flags.lasts.Seconds(), Load: flags.load, Rounds: flags.rounds, Seed: flags.seed,
+	result := &compare.Result{Command: args, ForSeconds: flags.duration.Seconds(), Load: flags.load, Rounds: flags.rounds, Seed: flags.seed,
 		Missing: append([]compare.Missing{}, missing...), Excluded: []compare.Excluded{}, Options: append([]string{}, compare.Options(os.Environ())...),
 		Notes: []string{}, Runs: []compare.Run{}}
 	for _, one := range found {
@@ -201,32 +201,32 @@ func (a *app) measure(ctx context.Context, flags compareFlags, command *compare.
 		return run, err
 	}
 	session := &compare.Session{Allocators: result.Allocators, Rounds: flags.rounds, Seed: flags.seed, Run: once,
-		Say: func(round int, one compare.Allocator) {
+		Progress: func(round int, one compare.Allocator) {
 			progress(fmt.Sprintf("round %d of %d: %s", round, flags.rounds, one.Name))
 		}}
-	if flags.lasts == 0 && flags.load == "" {
+	if flags.duration == 0 && flags.load == "" {
 		progress("warming up: glibc")
 		first, err := once(ctx, compare.Allocator{Name: compare.Glibc}, 0)
 		if err != nil {
 			return interrupted(err, "before the first round")
 		}
-		session.Expected = first.Ending
-		if first.Ending != "exit 0" {
-			result.Notes = append(result.Notes, fmt.Sprintf("On glibc the program ends with %s, so this is expected on the other allocators.", first.Ending))
+		session.Expected = first.ExitStatus
+		if first.ExitStatus != "exit 0" {
+			result.Notes = append(result.Notes, fmt.Sprintf("On glibc the program ends with %s, so this is expected on the other allocators.", first.ExitStatus))
 		}
 	}
 	err = session.Do(ctx)
 	result.Runs = append(result.Runs, session.Runs...)
 	result.Excluded = append(result.Excluded, session.Excluded...)
-	result.Notes = append(result.Notes, remarks(result)...)
+	result.Notes = append(result.Notes, allocatorNotes(result)...)
 	if result.Interrupted = errors.Is(err, context.Canceled); err != nil {
 		return interrupted(err, fmt.Sprintf("after %s of %d", report.Plural(len(result.Runs), "run"), len(result.Allocators)*flags.rounds))
 	}
-	return few(result)
+	return checkComparable(result)
 }
 
-// few returns an error if the command failed on so many allocators that there is nothing to compare.
-func few(result *compare.Result) error {
+// checkComparable returns an error if the command failed on so many allocators that there is nothing to compare.
+func checkComparable(result *compare.Result) error {
 	counted := result.Counted()
 	switch {
 	case len(counted) == 0:
@@ -244,9 +244,9 @@ func interrupted(err error, when string) error {
 	return err
 }
 
-// remarks names the allocators that the program may not have used: no run lasted long enough to check, or the program
-// has an allocator of its own, which then ran in place of glibc's.
-func remarks(result *compare.Result) []string {
+// allocatorNotes names the allocators that the program may not have used: no run lasted long enough to check, or the
+// program has an allocator of its own, which then ran in place of glibc's.
+func allocatorNotes(result *compare.Result) []string {
 	var notes []string
 	for _, one := range result.Allocators {
 		runs, seen, linked := 0, false, ""
@@ -282,19 +282,19 @@ func (a *app) progress() func(text string) {
 }
 
 // outputs is the destination of a program's standard output and standard error.
-type outputs struct{ folder string } // "": discarded, except for the end of standard error
+type outputs struct{ dir string } // "": discarded, except for the end of standard error
 
-func newOutputs(folder string) (outputs, error) {
-	if folder != "" {
-		if err := os.MkdirAll(folder, 0o777); err != nil {
-			return outputs{}, fileError(folder, err)
+func newOutputs(dir string) (outputs, error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return outputs{}, fileError(dir, err)
 		}
 	}
-	return outputs{folder}, nil
+	return outputs{dir}, nil
 }
 
 func (o outputs) open(name string, round int) (out, errs *os.File, err error) {
-	if o.folder == "" {
+	if o.dir == "" {
 		if out, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
 			return nil, nil, err
 		}
@@ -305,7 +305,7 @@ func (o outputs) open(name string, round int) (out, errs *os.File, err error) {
 		os.Remove(errs.Name())
 		return out, errs, nil
 	}
-	path := filepath.Join(o.folder, fmt.Sprintf("%s.%d", name, round))
+	path := filepath.Join(o.dir, fmt.Sprintf("%s.%d", name, round))
 	if out, err = os.Create(path + ".out"); err != nil {
 		return nil, nil, fileError(path+".out", err)
 	}

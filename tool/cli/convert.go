@@ -84,7 +84,7 @@ func (a *app) convert(flags convertFlags, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.source, err)
 	}
-	if err := flags.narrow(s.profile, s.source, filters); err != nil {
+	if err := flags.applyFilters(s.profile, s.source, filters); err != nil {
 		return err
 	}
 	var data bytes.Buffer
@@ -98,11 +98,11 @@ func (a *app) convert(flags convertFlags, args []string) error {
 		return fmt.Errorf("%s: %w", s.source, err)
 	}
 	if left.Rows > 0 {
-		a.say(fmt.Sprintf("%s cannot hold negative values: %s that shrank, by %s in total, are left out", format.Name,
+		a.warn(fmt.Sprintf("%s cannot hold negative values: %s that shrank, by %s in total, are left out", format.Name,
 			report.Plural(left.Rows, "row"), report.Amount(-left.Sum, s.profile.SampleType[index].Unit)))
 	}
 	if !format.Notes && len(s.profile.Comments) > 0 {
-		a.say(fmt.Sprintf("%s cannot hold the comments of %s: %s", format.Name, s.source, oneLine(strings.Join(s.profile.Comments, "; "))))
+		a.warn(fmt.Sprintf("%s cannot hold the comments of %s: %s", format.Name, s.source, oneLine(strings.Join(s.profile.Comments, "; "))))
 	}
 	if flags.output == "-" {
 		_, err := a.out.Write(data.Bytes())

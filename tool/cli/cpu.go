@@ -71,8 +71,8 @@ kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&flags.duration, "for", attach.UsualCPUTime, "how long to profile a process")
-	f.IntVar(&flags.hz, "hz", attach.UsualCPUHz, "samples per second of each thread's CPU time, 1 to "+strconv.Itoa(attach.MostCPUHz))
+	f.DurationVar(&flags.duration, "for", attach.DefaultCPUTime, "how long to profile a process")
+	f.IntVar(&flags.hz, "hz", attach.DefaultCPUHz, "samples per second of each thread's CPU time, 1 to "+strconv.Itoa(attach.MaxCPUHz))
 	f.StringVarP(&flags.output, "output", "o", "", "also save the profile to this file")
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
@@ -88,8 +88,8 @@ kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`
 
 func (f *cpuFlags) check(isRun, forGiven bool) error {
 	switch {
-	case f.hz < 1 || f.hz > attach.MostCPUHz:
-		return usageError("--hz %d: expected 1 to %d", f.hz, attach.MostCPUHz)
+	case f.hz < 1 || f.hz > attach.MaxCPUHz:
+		return usageError("--hz %d: expected 1 to %d", f.hz, attach.MaxCPUHz)
 	case f.duration <= 0:
 		return usageError("--for %s: expected more than 0", f.duration)
 	case f.sort != "flat" && f.sort != "cum":
@@ -214,7 +214,7 @@ func (a *app) waitFor(duration time.Duration, pid int) (ended bool) {
 		case <-interrupted:
 			return false
 		case <-ticker.C:
-			if p, err := attach.Find(pid); pid != 0 && (err != nil || p.Defunct) {
+			if p, err := attach.Find(pid); pid != 0 && (err != nil || p.Zombie) {
 				return true
 			}
 		}
@@ -224,25 +224,25 @@ func (a *app) waitFor(duration time.Duration, pid int) (ended bool) {
 // ---- a whole run ----
 
 func (a *app) cpuRun(flags cpuFlags, args []string) error {
-	folder, err := os.MkdirTemp("", "seemalloc-cpu")
+	dir, err := os.MkdirTemp("", "seemalloc-cpu")
 	if err != nil {
 		return fmt.Errorf("no folder for the profiles: %w", err)
 	}
-	defer os.RemoveAll(folder)
-	flags.run.add(fmt.Sprintf("cpu_profile:%s,cpu_frequency:%d", filepath.Join(folder, "%p.pb"), flags.hz))
+	defer os.RemoveAll(dir)
+	flags.run.add(fmt.Sprintf("cpu_profile:%s,cpu_frequency:%d", filepath.Join(dir, "%p.pb"), flags.hz))
 	run, err := a.startChild(flags.run, args)
 	if err != nil {
 		return err
 	}
 	<-run.ended
 	name := filepath.Base(run.command.Path)
-	p, processes := readCPUProfiles(folder)
+	p, processes := readCPUProfiles(dir)
 	if p == nil {
-		a.say(name + ": no profile: it did not run on seemalloc, was killed, or could not be profiled")
+		a.warn(name + ": no profile: it did not run on seemalloc, was killed, or could not be profiled")
 		return exitError{nil, exitStatus(run.command.ProcessState)}
 	}
 	p.Comments = append(p.Comments, report.Unprofiled(p, run.command.ProcessState.UserTime()+run.command.ProcessState.SystemTime())...)
-	source := fmt.Sprintf("%s: %s after %s", name, run.command.ProcessState, report.Took(time.Since(run.began).Nanoseconds()))
+	source := fmt.Sprintf("%s: %s after %s", name, run.command.ProcessState, report.FormatNanos(time.Since(run.began).Nanoseconds()))
 	if processes > 1 {
 		source += fmt.Sprintf(", %d processes", processes)
 	}
@@ -254,8 +254,8 @@ func (a *app) cpuRun(flags cpuFlags, args []string) error {
 
 // readCPUProfiles reads and symbolizes the profiles that the command and its children wrote to folder. It returns nil
 // if there are none.
-func readCPUProfiles(folder string) (*profile.Profile, int) {
-	files, _ := filepath.Glob(filepath.Join(folder, "*.pb"))
+func readCPUProfiles(dir string) (*profile.Profile, int) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.pb"))
 	var all []*profile.Profile
 	for _, file := range files {
 		if p, err := readProfile(file); err == nil && len(p.SampleType) == 2 {

@@ -44,17 +44,17 @@ func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profil
 
 // kernelProfile builds a profile from the kernel's samples.
 type kernelProfile struct {
-	p         *profile.Profile
-	kernel    *symbolize.Kernel
-	own       *profile.Mapping
-	mapped    *processCode
-	tables    *processTables
-	locations map[location]*profile.Location
-	functions map[string]*profile.Function
-	samples   map[string]*profile.Sample
-	pid       int
-	threads   map[int]string // thread names, read when the thread first appears
-	period    int64
+	p             *profile.Profile
+	kernel        *symbolize.Kernel
+	kernelMapping *profile.Mapping
+	mapped        *processCode
+	tables        *processTables
+	locations     map[location]*profile.Location
+	functions     map[string]*profile.Function
+	samples       map[string]*profile.Sample
+	pid           int
+	threads       map[int]string // thread names, read when the thread first appears
+	period        int64
 	// Counts of samples with a truncated stack, and of samples whose stack could not be unwound to its end.
 	truncated, broken int
 }
@@ -75,8 +75,8 @@ func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
 		},
 		kernel: kernel, period: period, pid: pid, threads: map[int]string{},
 		mapped: mapped, tables: newProcessTables(mapped, pid),
-		own:       &profile.Mapping{File: report.KernelFile, HasFunctions: true},
-		locations: map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
+		kernelMapping: &profile.Mapping{File: report.KernelFile, HasFunctions: true},
+		locations:     map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
 	}
 }
 
@@ -103,7 +103,7 @@ func (k *kernelProfile) add(s perf.Sample) {
 		push(address, false)
 	}
 	switch outcome {
-	case unwind.Cut:
+	case unwind.Truncated:
 		k.truncated++
 	case unwind.Broken:
 		k.broken++
@@ -131,9 +131,9 @@ func (k *kernelProfile) userStack(s perf.Sample) ([]uint64, unwind.Outcome) {
 		}
 	}
 	if len(s.Kernel)+len(s.User) >= perf.MaxFrames {
-		return s.User, unwind.Cut
+		return s.User, unwind.Truncated
 	}
-	return s.User, unwind.Whole
+	return s.User, unwind.Complete
 }
 
 // thread returns the name of a thread, even after the thread has ended.
@@ -157,7 +157,7 @@ func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Locatio
 	}
 	l := &profile.Location{ID: uint64(len(k.p.Location) + 1), Address: address}
 	if inKernel {
-		l.Mapping = k.own
+		l.Mapping = k.kernelMapping
 		name := k.kernel.Name(address)
 		if name == "" {
 			name = fmt.Sprintf("%#x", address)
@@ -187,7 +187,7 @@ func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
 			l.Mapping = k.mapped.known(key.address)
 		}
 	}
-	k.p.Mapping = append(k.mapped.list, k.own)
+	k.p.Mapping = append(k.mapped.list, k.kernelMapping)
 	for i, m := range k.p.Mapping {
 		m.ID = uint64(i + 1)
 	}

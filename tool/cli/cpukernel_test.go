@@ -11,7 +11,7 @@ import (
 )
 
 // A truncated stack, or one that continues outside code, is kept up to the last valid frame and counted.
-func TestKernelProfileSaysWhichStacksAreNotWhole(t *testing.T) {
+func TestKernelProfileReportsIncompleteStacks(t *testing.T) {
 	k := newKernelProfile(nil, os.Getpid(), 100)
 	if len(k.mapped.list) == 0 {
 		t.Fatal("this process has no code")

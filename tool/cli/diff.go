@@ -62,7 +62,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	var both [2]*subject
+	var both [2]*viewedProfile
 	var indexes [2]int
 	for k := range both {
 		of := flags.view
@@ -79,12 +79,12 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	}
 	// --thread and the name filters each have to match at least once.
 	missedNames, missedThread := filters["focus"] != nil || filters["show"] != nil, filters["thread"] != nil
-	for _, s := range []*subject{before, after} {
+	for _, s := range []*viewedProfile{before, after} {
 		if wanted := filters["thread"]; wanted != nil {
 			if !report.HasThreads(s.profile) {
 				return noThreads(s.source)
 			}
-			if report.KeepThreads(s.profile, wanted) {
+			if report.FilterThreads(s.profile, wanted) {
 				missedThread = false
 			}
 		}
@@ -117,7 +117,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 }
 
 // diffHeading describes the compared profiles, the total change, and the limits of both profiles.
-func diffHeading(before, after *subject, d *report.Diff, seconds float64, filters filters) string {
+func diffHeading(before, after *viewedProfile, d *report.Diff, seconds float64, filters filters) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s → %s: %s", before.source, after.source, report.TypeName(d.Type))
 	if seconds != 0 {
@@ -138,9 +138,9 @@ func diffHeading(before, after *subject, d *report.Diff, seconds float64, filter
 	if filters.any() {
 		b.WriteString("Filtered: " + filters.String() + "\n")
 	}
-	for _, s := range []*subject{before, after} {
+	for _, s := range []*viewedProfile{before, after} {
 		var missing strings.Builder
-		s.missing(&missing, false)
+		s.writeMissing(&missing, false)
 		for line := range strings.Lines(missing.String()) {
 			b.WriteString(s.source + ": " + line)
 		}

@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// exitFound is the exit status if there are findings. It is distinct from a failure and from a usage error.
-	exitFound = 3
+	// exitFindings is the exit status if there are findings. It is distinct from a failure and from a usage error.
+	exitFindings = 3
 
-	shortestDoctor = 100 * time.Millisecond
+	minDoctorTime = 100 * time.Millisecond
 	// A command is checked at this interval, beginning as soon as it answers.
 	doctorInterval = 500 * time.Millisecond
 	doctorFirst    = 10 * time.Millisecond
 )
 
 type doctorFlags struct {
-	lasts  time.Duration
-	asJSON bool
-	hide   string
-	hidden *regexp.Regexp
-	run    runFlags
+	duration time.Duration
+	asJSON   bool
+	hide     string
+	hidden   *regexp.Regexp
+	run      runFlags
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -69,7 +69,7 @@ Exit status: 0 no findings, 3 findings (of any severity), 1 failure, 2 usage err
 			return a.doctorProcess(flags, args)
 		},
 	}
-	c.Flags().DurationVar(&flags.lasts, "for", 10*time.Second, "time between the two snapshots; Ctrl-C ends it earlier")
+	c.Flags().DurationVar(&flags.duration, "for", 10*time.Second, "time between the two snapshots; Ctrl-C ends it earlier")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
 	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
@@ -82,14 +82,14 @@ Exit status: 0 no findings, 3 findings (of any severity), 1 failure, 2 usage err
 func checkList() string {
 	var b strings.Builder
 	for _, check := range doctor.Checks() {
-		fmt.Fprintf(&b, "  %-15s %s\n", check.ID, check.What)
+		fmt.Fprintf(&b, "  %-15s %s\n", check.ID, check.Title)
 	}
 	return b.String()
 }
 
 func (f *doctorFlags) check() error {
-	if f.lasts < shortestDoctor {
-		return usageError("--for %s: expected %s or more", f.lasts, shortestDoctor)
+	if f.duration < minDoctorTime {
+		return usageError("--for %s: expected %s or more", f.duration, minDoctorTime)
 	}
 	if f.hide != "" {
 		var err error
@@ -100,44 +100,44 @@ func (f *doctorFlags) check() error {
 	return f.run.check()
 }
 
-// take takes a snapshot of the process.
-func (f *doctorFlags) take(c *attach.Client, pid int, name string) (*doctor.Snapshot, error) {
-	snapshot, err := doctor.Take(c, pid, name)
+// snapshot takes a snapshot of the process.
+func (f *doctorFlags) snapshot(c *attach.Client, pid int, name string) (*doctor.Snapshot, error) {
+	snapshot, err := doctor.TakeSnapshot(c, pid, name)
 	if err == nil {
 		snapshot.Hide = f.hidden
 	}
 	return snapshot, err
 }
 
-// doctorAnswer is the output of `doctor --json`.
-type doctorAnswer struct {
+// doctorReport is the output of `doctor --json`.
+type doctorReport struct {
 	Source string `json:"source"`
 	PID    int    `json:"pid"`
 	Status string `json:"status,omitempty"` // the command's exit status
 	*doctor.Diagnosis
 }
 
-func (answer *doctorAnswer) print(out io.Writer, asJSON bool) error {
+func (answer *doctorReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(answer)
 	}
-	who := answer.Source
+	process := answer.Source
 	if answer.Status != "" {
-		who += ", " + answer.Status
+		process += ", " + answer.Status
 	}
-	_, err := io.WriteString(out, answer.Text(who))
+	_, err := io.WriteString(out, answer.Text(process))
 	return err
 }
 
 // found returns the exit status as an error, or nil without findings.
-func (answer *doctorAnswer) found() error {
+func (answer *doctorReport) found() error {
 	if len(answer.Findings) == 0 {
 		return nil
 	}
-	return exitError{nil, exitFound}
+	return exitError{nil, exitFindings}
 }
 
 func (a *app) doctorProcess(flags doctorFlags, args []string) error {
@@ -146,7 +146,7 @@ func (a *app) doctorProcess(flags doctorFlags, args []string) error {
 		return err
 	}
 	defer t.Close()
-	before, err := flags.take(t.Client, t.pid, t.name)
+	before, err := flags.snapshot(t.Client, t.pid, t.name)
 	if err != nil {
 		return err
 	}
@@ -154,18 +154,18 @@ func (a *app) doctorProcess(flags doctorFlags, args []string) error {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupted)
 	select {
-	case <-time.After(flags.lasts):
+	case <-time.After(flags.duration):
 	case <-interrupted:
 	}
-	after, err := flags.take(t.Client, t.pid, t.name)
+	after, err := flags.snapshot(t.Client, t.pid, t.name)
 	if err != nil {
 		var refused *attach.ServerError
-		if !errors.As(err, &refused) && gone(t.pid) {
+		if !errors.As(err, &refused) && processExited(t.pid) {
 			return fmt.Errorf("%s ended before the second snapshot: give a shorter --for, or its command line after --", t.name)
 		}
 		return err
 	}
-	answer := doctorAnswer{Source: t.name, PID: t.pid, Diagnosis: doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All)}
+	answer := doctorReport{Source: t.name, PID: t.pid, Diagnosis: doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All)}
 	if err := answer.print(a.out, flags.asJSON); err != nil {
 		return err
 	}
@@ -179,8 +179,8 @@ func (a *app) doctorRun(flags doctorFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	watch := doctor.Watch{Window: flags.lasts}
-	run.look(flags, &watch)
+	watch := doctor.Watch{Window: flags.duration}
+	run.sampleUntilExit(flags, &watch)
 	diagnosis := watch.Diagnosis()
 	name := fmt.Sprintf("%s (pid %d)", filepath.Base(run.command.Path), run.command.Process.Pid)
 	status := run.command.ProcessState.String()
@@ -188,15 +188,15 @@ func (a *app) doctorRun(flags doctorFlags, args []string) error {
 		return fmt.Errorf("%s ended after %.1f s (%s), before the second snapshot: a longer run is needed", name,
 			time.Since(run.began).Seconds(), status)
 	}
-	answer := doctorAnswer{Source: name, PID: run.command.Process.Pid, Status: status, Diagnosis: diagnosis}
+	answer := doctorReport{Source: name, PID: run.command.Process.Pid, Status: status, Diagnosis: diagnosis}
 	if err := answer.print(a.err, flags.asJSON); err != nil {
 		return err
 	}
 	return answer.found()
 }
 
-// look adds snapshots until the command ends.
-func (r *child) look(flags doctorFlags, watch *doctor.Watch) {
+// sampleUntilExit adds snapshots until the command ends.
+func (r *child) sampleUntilExit(flags doctorFlags, watch *doctor.Watch) {
 	var client *attach.Client
 	defer func() {
 		if client != nil {
@@ -215,7 +215,7 @@ func (r *child) look(flags doctorFlags, watch *doctor.Watch) {
 				continue
 			}
 		}
-		snapshot, err := flags.take(client, r.command.Process.Pid, r.command.Path)
+		snapshot, err := flags.snapshot(client, r.command.Process.Pid, r.command.Path)
 		if err != nil {
 			client.Close()
 			client = nil

@@ -53,41 +53,41 @@ func (a *app) heapMap(flags mapFlags, args []string) error {
 		return err
 	}
 	defer t.Close()
-	whole, err := attach.FetchMap(t.Client)
+	heap, err := attach.FetchMap(t.Client)
 	if err != nil {
 		return err
 	}
 	namer := symbolize.NewNamer(t.pid)
 	if flags.asJSON {
-		return a.heapMapJSON(t, whole, namer)
+		return a.heapMapJSON(t, heap, namer)
 	}
-	shown := report.MostFragmented(whole.Regions, flags.rows)
-	fmt.Fprint(a.out, report.MapText(t.name, whole))
+	shown := report.MostFragmented(heap.Regions, flags.rows)
+	fmt.Fprint(a.out, report.MapText(t.name, heap))
 	err = attach.EachRegion(t.Client, shown, func(m *attach.Map, r attach.MapRegion) error {
 		_, err := fmt.Fprint(a.out, report.MapRegionText(m, r))
 		if err == nil && flags.spans {
-			_, err = fmt.Fprint(a.out, report.MapSpansText(m, r, placeOfPin(namer, m)))
+			_, err = fmt.Fprint(a.out, report.MapSpansText(m, r, functionOfPin(namer, m)))
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if left := len(whole.Regions) - len(shown); left > 0 {
+	if left := len(heap.Regions) - len(shown); left > 0 {
 		fmt.Fprintf(a.out, "(%s more regions: -n 0 shows all)\n", report.Count(int64(left)))
 	}
-	_, err = fmt.Fprint(a.out, report.MapHugeText(whole, flags.rows))
+	_, err = fmt.Fprint(a.out, report.MapHugeText(heap, flags.rows))
 	return err
 }
 
-// placeOfPin names the function that allocated the pin's blocks.
-func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) string {
+// functionOfPin names the function that allocated the pin's blocks.
+func functionOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) string {
 	return func(pin attach.MapPin) string {
 		frames := m.Stacks[pin.Stack]
 		if len(frames) == 0 {
 			return ""
 		}
-		learn(namer, m, frames)
+		registerFrames(namer, m, frames)
 		if stack := namer.Stack(frames); len(stack) > 0 {
 			return stack[0].String()
 		}
@@ -95,23 +95,23 @@ func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) strin
 	}
 }
 
-// learn registers the frames of a map's stack with the namer.
-func learn(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
+// registerFrames registers the frames of a map's stack with the namer.
+func registerFrames(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
 	for _, frame := range frames {
 		if place, ok := m.Python[frame]; ok {
-			namer.Know(frame, symbolize.Place(place))
+			namer.SetPlace(frame, symbolize.Place(place))
 		}
 	}
-	namer.Learn(frames)
+	namer.Resolve(frames)
 }
 
 // heapMapJSON prints the regions as the process sends them, with symbols in place of code addresses.
-func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) error {
+func (a *app) heapMapJSON(t *target, heap *attach.Map, namer *symbolize.Namer) error {
 	out := json.NewEncoder(a.out)
-	if whole.Memory != nil {
+	if heap.Memory != nil {
 		if err := out.Encode(struct {
 			Memory *attach.Memory `json:"memory"`
-		}{whole.Memory}); err != nil {
+		}{heap.Memory}); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) 
 				continue
 			}
 			named[id] = true
-			learn(namer, m, frames)
+			registerFrames(namer, m, frames)
 			line := struct {
 				Stack  string      `json:"stack"`
 				Frames []jsonPlace `json:"frames"`
@@ -136,7 +136,7 @@ func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) 
 		}
 		return nil
 	}
-	err := attach.EachRegion(t.Client, whole.Regions, func(m *attach.Map, r attach.MapRegion) error {
+	err := attach.EachRegion(t.Client, heap.Regions, func(m *attach.Map, r attach.MapRegion) error {
 		if err := stacks(m); err != nil {
 			return err
 		}
@@ -145,15 +145,15 @@ func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) 
 	if err != nil {
 		return err
 	}
-	if err := stacks(whole); err != nil {
+	if err := stacks(heap); err != nil {
 		return err
 	}
-	for _, block := range whole.Blocks {
+	for _, block := range heap.Blocks {
 		if err := out.Encode(block); err != nil {
 			return err
 		}
 	}
-	for _, kept := range whole.Kept {
+	for _, kept := range heap.Retained {
 		if err := out.Encode(kept); err != nil {
 			return err
 		}

@@ -28,15 +28,15 @@ func (a *app) setUpNames() error {
 		}
 	}
 	var mutex sync.Mutex
-	said := map[string]bool{}
-	say := func(line string) {
+	reported := map[string]bool{}
+	notify := func(line string) {
 		mutex.Lock()
 		defer mutex.Unlock()
-		if !said[line] {
-			said[line] = true
-			a.say("note: " + line)
+		if !reported[line] {
+			reported[line] = true
+			a.warn("note: " + line)
 		}
 	}
-	symbolize.Default = symbolize.Files{DebugDirs: a.debugDirs, PerfMaps: a.perfMaps, Say: say, Server: symbolize.NewDebuginfod(say)}
+	symbolize.Default = symbolize.Files{DebugDirs: a.debugDirs, PerfMaps: a.perfMaps, Notify: notify, Server: symbolize.NewDebuginfod(notify)}
 	return nil
 }

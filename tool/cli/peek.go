@@ -89,7 +89,7 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if err != nil {
 		return err
 	}
-	s.byPprof = true
+	s.pprofPercentages = true
 	text, err := report.Pprof(s.profile, index, command, functions, further)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.source, err)

@@ -27,12 +27,12 @@ func TestProcessCode(t *testing.T) {
 		if reads != 1 {
 			t.Errorf("read %d times at once", reads)
 		}
-		time.Sleep(lookInterval)
+		time.Sleep(rescanInterval)
 		if c.find(0x5000) != library {
 			t.Error("what has come is not found")
 		}
 		for range 100 {
-			time.Sleep(lookInterval / 10)
+			time.Sleep(rescanInterval / 10)
 			c.find(0x100000)
 		}
 		if reads < 10 || reads > 12 {

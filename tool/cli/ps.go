@@ -84,9 +84,9 @@ func (a *app) ps(found []attach.Found, asJSON bool) error {
 
 // shorten keeps the table readable. --json has the whole command line.
 func shorten(command string) string {
-	const most = 100
-	if runes := []rune(command); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+	const limit = 100
+	if runes := []rune(command); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return command
 }

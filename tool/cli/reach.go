@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// unreachable explains why LD_PRELOAD has no effect on the program at path, or returns "" if it works. For a script it
-// checks the interpreter.
-func unreachable(path string) string {
+// unsupportedExecutable explains why LD_PRELOAD has no effect on the program at path, or returns "" if it works. For a
+// script it checks the interpreter.
+func unsupportedExecutable(path string) string {
 	for path = range interpreters(path) {
 		if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 && os.Geteuid() != 0 {
 			return fmt.Sprintf("%s is set-uid or set-gid, where the system ignores LD_PRELOAD: it will run on its default allocator", path)

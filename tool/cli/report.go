@@ -108,12 +108,12 @@ func (a *app) reportServer(args []string, history *web.History, lasts time.Durat
 }
 
 func (a *app) webOfSaved(args []string, history *web.History) (*web.Server, error) {
-	folder, err := openFolder(args)
+	dir, err := openStoreDir(args)
 	if err != nil {
 		return nil, err
 	}
-	if folder != nil { // closed when the tool exits
-		return webOfStore(webFlags{}, history, folder)
+	if dir != nil { // closed when the tool exits
+		return webOfStore(webFlags{}, history, dir)
 	}
 	return a.webOfFiles(webFlags{}, args, history)
 }

@@ -71,12 +71,12 @@ func Main(args []string, out, err io.Writer) int {
 	if status == exitUsage {
 		text += fmt.Sprintf(" (see `%s --help`)", command.CommandPath())
 	}
-	a.say(text)
+	a.warn(text)
 	return status
 }
 
-// say writes one line to standard error.
-func (a *app) say(text string) { fmt.Fprintln(a.err, "seemalloc: "+text) }
+// warn writes one line to standard error.
+func (a *app) warn(text string) { fmt.Fprintln(a.err, "seemalloc: "+text) }
 
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", " ")), " ")

@@ -97,8 +97,8 @@ func (a *app) find(flags runFlags, args []string) (path, lib string, err error) 
 	if reason := otherLibc(path, lib); reason != "" {
 		return "", "", exitError{errors.New(reason), exitNotExecutable}
 	}
-	if reason := unreachable(path); reason != "" {
-		a.say("warning: " + reason)
+	if reason := unsupportedExecutable(path); reason != "" {
+		a.warn("warning: " + reason)
 	}
 	return path, lib, nil
 }

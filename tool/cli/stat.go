@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	shortestStat   = 10 * time.Millisecond
-	linesPerHeader = 20
+	minStatInterval = 10 * time.Millisecond
+	linesPerHeader  = 20
 )
 
 type statFlags struct {
@@ -80,8 +80,8 @@ Per second:
 }
 
 func (f *statFlags) check(isRun bool) error {
-	if f.interval < shortestStat {
-		return usageError("--interval %s: expected %s or more", f.interval, shortestStat)
+	if f.interval < minStatInterval {
+		return usageError("--interval %s: expected %s or more", f.interval, minStatInterval)
 	}
 	if f.count < 0 {
 		return usageError("--count %d: expected 0 or more", f.count)
@@ -136,10 +136,10 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 		stats, err := attach.FetchBriefStats(t.Client)
 		if err != nil {
 			var refused *attach.ServerError
-			if lines.before == nil || errors.As(err, &refused) || !gone(t.pid) {
+			if lines.before == nil || errors.As(err, &refused) || !processExited(t.pid) {
 				return err
 			}
-			a.say(t.name + " has ended")
+			a.warn(t.name + " has ended")
 			return nil
 		}
 		if stats.TimeNS == 0 {
@@ -162,18 +162,18 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 // ---- a whole run ----
 
 func (a *app) statRun(flags statFlags, args []string) error {
-	folder, err := os.MkdirTemp("", "seemalloc-stat")
+	dir, err := os.MkdirTemp("", "seemalloc-stat")
 	if err != nil {
 		return fmt.Errorf("no folder for the statistics: %w", err)
 	}
-	defer os.RemoveAll(folder)
-	run, err := a.startRun(flags, args, folder)
+	defer os.RemoveAll(dir)
+	run, err := a.startRun(flags, args, dir)
 	if err != nil {
 		return err
 	}
 	last := run.watch()
 	facts := run.facts()
-	stats, others := readExitStats(folder, run.command.Process.Pid)
+	stats, others := readExitStats(dir, run.command.Process.Pid)
 	facts.AtExit = stats != nil
 	if stats == nil {
 		stats = last
@@ -195,9 +195,9 @@ func (a *app) statRun(flags statFlags, args []string) error {
 }
 
 // runJSON is the output of `stat --json -- COMMAND`: the system's data and the library's own statistics.
-func runJSON(facts report.RunFacts, stats *attach.Stats, others []*attach.Stats) any {
+func runJSON(facts report.RunSummary, stats *attach.Stats, others []*attach.Stats) any {
 	return struct {
-		report.RunFacts
+		report.RunSummary
 		Stats  *attach.Stats   `json:"stats"`
 		Others []*attach.Stats `json:"other_processes,omitempty"`
 	}{facts, stats, others}

@@ -29,8 +29,8 @@ type statRun struct {
 }
 
 // startRun starts the command. Its processes write their statistics to folder when they end.
-func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
-	flags.run.add("stats_at_exit:" + filepath.Join(folder, "%p.json"))
+func (a *app) startRun(flags statFlags, args []string, dir string) (*statRun, error) {
+	flags.run.add("stats_at_exit:" + filepath.Join(dir, "%p.json"))
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func (r *child) start() error {
 
 // end terminates the command. It allows some time for cleanup before it kills it.
 func (r *child) end() {
-	const patience = 5 * time.Second
+	const timeout = 5 * time.Second
 	_ = r.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-r.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = r.command.Process.Kill()
 		<-r.ended
 	}
@@ -140,9 +140,9 @@ func (r *child) dial() *attach.Client {
 func (r *statRun) status() int { return exitStatus(r.command.ProcessState) }
 
 // facts returns the system's data about the command, which has ended.
-func (r *statRun) facts() report.RunFacts {
+func (r *statRun) facts() report.RunSummary {
 	state := r.command.ProcessState
-	facts := report.RunFacts{
+	facts := report.RunSummary{
 		Command: filepath.Base(r.command.Path), Status: state.String(), Elapsed: time.Since(r.began),
 		User: state.UserTime(), System: state.SystemTime(),
 	}
@@ -163,8 +163,8 @@ func (r *statRun) peakRSS(stats *attach.Stats) int64 {
 }
 
 // readExitStats reads the statistics that the command and its children wrote to folder.
-func readExitStats(folder string, pid int) (own *attach.Stats, others []*attach.Stats) {
-	files, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+func readExitStats(dir string, pid int) (own *attach.Stats, others []*attach.Stats) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {

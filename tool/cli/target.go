@@ -20,9 +20,9 @@ type target struct {
 	pid  int    // 0 if only a socket was given and the kernel does not report its owner
 	name string // for titles: "redis-server (pid 12)"
 	comm string
-	// again opens another connection, for views that survive a lost connection. It returns attach.ErrEnded if the
+	// redial opens another connection, for views that survive a lost connection. It returns attach.ErrExited if the
 	// process has ended.
-	again func() (*attach.Client, error)
+	redial func() (*attach.Client, error)
 }
 
 // targetFlags adds the flags of all commands that talk to a process.
@@ -33,7 +33,7 @@ func (a *app) targetFlags(c *cobra.Command) {
 
 // pidArgs checks the arguments of a command that takes a process id (optional with --socket) followed by least to most
 // other arguments.
-func (a *app) pidArgs(least, most int) cobra.PositionalArgs {
+func (a *app) pidArgs(minimum, limit int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		rest := args
 		if len(args) > 0 && isNumber(args[0]) {
@@ -45,10 +45,10 @@ func (a *app) pidArgs(least, most int) cobra.PositionalArgs {
 			return fmt.Errorf("%q is not a process id; `seemalloc ps` lists those that run on seemalloc", args[0])
 		}
 		switch {
-		case len(rest) < least:
+		case len(rest) < minimum:
 			return fmt.Errorf("an argument is missing")
-		case len(rest) > most:
-			return fmt.Errorf("too many arguments: %q", rest[most])
+		case len(rest) > limit:
+			return fmt.Errorf("too many arguments: %q", rest[limit])
 		}
 		return nil
 	}
@@ -73,7 +73,7 @@ func (a *app) dial(args []string) (*target, []string, error) {
 		if pid == 0 {
 			pid = peer
 		}
-		t := &target{Client: client, pid: pid, name: a.socket, comm: "process", again: attach.SocketRedialer(a.socket, peer, a.timeout)}
+		t := &target{Client: client, pid: pid, name: a.socket, comm: "process", redial: attach.SocketRedialer(a.socket, peer, a.timeout)}
 		if p, err := attach.Find(pid); pid != 0 && err == nil {
 			t.describe(p)
 		}
@@ -87,7 +87,7 @@ func (a *app) dial(args []string) (*target, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &target{Client: client, pid: p.PID, again: attach.Redialer(p, a.timeout)}
+	t := &target{Client: client, pid: p.PID, redial: attach.Redialer(p, a.timeout)}
 	t.describe(p)
 	return t, args, nil
 }

@@ -99,7 +99,7 @@ func (a *app) top(flags topFlags, args []string) error {
 		return err
 	}
 	if flags.threads {
-		a.byThread(&flags.view, args)
+		a.addThreadFlag(&flags.view, args)
 	}
 	s, index, top, err := a.loadTop(args, &flags.view, filters)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *app) top(flags topFlags, args []string) error {
 	if flags.rows > 0 && len(top.Rows) > flags.rows {
 		top.Rows = top.Rows[:flags.rows]
 	}
-	result := topReport{Source: s.source, Base: s.base, Time: s.taken(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes, Threads: threads}
+	result := topReport{Source: s.source, Base: s.base, Time: s.timeText(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes, Threads: threads}
 	switch top.Type {
 	case "inuse_space":
 		result.Exact, result.ExactMore = s.exact, report.ExactMore(s.profile)

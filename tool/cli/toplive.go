@@ -17,7 +17,7 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-const shortestLook = 250 * time.Millisecond
+const minLiveInterval = 250 * time.Millisecond
 
 // topLive shows the table on the whole terminal and refreshes it.
 func (a *app) topLive(flags topFlags, args []string) error {
@@ -36,13 +36,13 @@ func (a *app) topLive(flags topFlags, args []string) error {
 		return usageError("--live and --base: on the screen, b shows changes; leave --base out")
 	case flags.window != 0:
 		return usageError("--live and --seconds: on the screen, b shows changes; leave --seconds out")
-	case flags.interval < shortestLook:
-		return usageError("--interval %s: expected %s or more", flags.interval, shortestLook)
+	case flags.interval < minLiveInterval:
+		return usageError("--interval %s: expected %s or more", flags.interval, minLiveInterval)
 	case !term.IsTerminal(os.Stdout.Fd()) || !term.IsTerminal(os.Stdin.Fd()):
 		return errors.New("--live needs a terminal; without it, top prints the table once")
 	}
 	if flags.thread != "" {
-		a.byThread(&flags.view, args)
+		a.addThreadFlag(&flags.view, args)
 	}
 	t, _, err := a.dial(args)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	t.Close() // each refresh uses its own connection, so a failed one has no effect on the next
 	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
 	for _, kind := range kinds() {
-		if kind.Name != flags.kind && (flags.thread == "" || tellsThreads(kind.Name)) {
+		if kind.Name != flags.kind && (flags.thread == "" || hasThreadLabels(kind.Name)) {
 			options.Kinds = append(options.Kinds, kind.Name)
 		}
 	}
@@ -59,29 +59,29 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	var said bytes.Buffer
 	terminal := a.err
 	a.err = &said
-	err = live.Run(&lookedAt{a, args, t.pid, symbolize.Style(flags.names)}, options)
+	err = live.Run(&liveProcess{a, args, t.pid, symbolize.Style(flags.names)}, options)
 	a.err = terminal
 	fmt.Fprint(a.err, said.String())
 	return err
 }
 
-// lookedAt makes a process a live.Source.
-type lookedAt struct {
+// liveProcess makes a process a live.Source.
+type liveProcess struct {
 	app   *app
 	args  []string
 	pid   int
 	names symbolize.Style
 }
 
-func (l *lookedAt) Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
+func (l *liveProcess) Sample(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
 	p, stats, busy, err := l.look(kind)
 	if err != nil && l.pid != 0 && errors.Is(unix.Kill(l.pid, 0), unix.ESRCH) {
-		err = live.Gone{Err: fmt.Errorf("the process has ended; this is its last profile")}
+		err = live.ProcessExited{Err: fmt.Errorf("the process has ended; this is its last profile")}
 	}
 	return p, stats, busy, err
 }
 
-func (l *lookedAt) look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
+func (l *liveProcess) look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
 	began := time.Now()
 	t, _, err := l.app.dial(l.args)
 	if err != nil {

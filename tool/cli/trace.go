@@ -108,7 +108,7 @@ func (a *app) trace(flags traceFlags, args []string) error {
 		return err
 	}
 	if ended {
-		a.say(t.name + " has ended")
+		a.warn(t.name + " has ended")
 	}
 	return nil
 }
@@ -155,26 +155,27 @@ func (tr *tracer) follow(trace *attach.Trace, interrupted <-chan os.Signal) (end
 		}
 		if err != nil {
 			var refused *attach.ServerError
-			return !errors.As(err, &refused), tr.unlessEnded(err)
+			return !errors.As(err, &refused), tr.ignoreExit(err)
 		}
 	}
 	return false, nil
 }
 
-// unlessEnded returns nil if the error only means that the process has ended.
-func (tr *tracer) unlessEnded(err error) error {
+// ignoreExit returns nil if the error only means that the process has ended.
+func (tr *tracer) ignoreExit(err error) error {
 	var refused *attach.ServerError
-	if !errors.As(err, &refused) && gone(tr.t.pid) {
+	if !errors.As(err, &refused) && processExited(tr.t.pid) {
 		return nil
 	}
 	return err
 }
 
-// gone reports whether the process has ended. It waits a moment, because a process closes its files before it ends.
-func gone(pid int) bool {
+// processExited reports whether the process has ended. It waits a moment, because a process closes its files before it
+// ends.
+func processExited(pid int) bool {
 	for range 20 {
 		p, err := attach.Find(pid)
-		if err != nil || p.Defunct {
+		if err != nil || p.Zombie {
 			return true
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -209,15 +210,15 @@ func (tr *tracer) print(events []attach.Event) error {
 	for _, e := range events {
 		addresses = append(addresses, e.Stack...)
 	}
-	tr.namer.Learn(addresses)
+	tr.namer.Resolve(addresses)
 	for _, e := range events {
 		if tr.first == 0 {
 			tr.first = e.TimeNS
 		}
 		tr.totals.Add(e)
-		stack := tr.shown(tr.namer.Stack(e.Stack))
+		stack := tr.shownStack(tr.namer.Stack(e.Stack))
 		thread := tr.threadName(e.Thread)
-		place := placeOf(stack, thread)
+		place := siteOf(stack, thread)
 		if tr.flags.asJSON {
 			if err := tr.encoder.Encode(tr.jsonEvent(e, stack, thread, place)); err != nil {
 				return err
@@ -237,8 +238,8 @@ func (tr *tracer) print(events []attach.Event) error {
 	return nil
 }
 
-// shown returns the stack without the functions that match --hide.
-func (tr *tracer) shown(stack []symbolize.Place) []symbolize.Place {
+// shownStack returns the stack without the functions that match --hide.
+func (tr *tracer) shownStack(stack []symbolize.Place) []symbolize.Place {
 	if tr.flags.hidden == nil {
 		return stack
 	}
@@ -259,7 +260,7 @@ func (tr *tracer) jsonEvent(e attach.Event, stack []symbolize.Place, thread, pla
 // helperThread is the name of the allocator's helper thread.
 const helperThread = "seemalloc"
 
-func placeOf(stack []symbolize.Place, thread string) string {
+func siteOf(stack []symbolize.Place, thread string) string {
 	switch {
 	case thread == helperThread:
 		return "(the allocator's own thread)"

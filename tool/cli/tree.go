@@ -10,7 +10,7 @@ import (
 
 type treeFlags struct {
 	view
-	least    float64
+	minShare float64
 	depth    int
 	inverted bool
 	asJSON   bool
@@ -33,7 +33,7 @@ the memory, with their callers below. A function that is the only child of anoth
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
 	f := c.Flags()
-	f.Float64Var(&flags.least, "min", 1, "leave out branches below this percentage of the total")
+	f.Float64Var(&flags.minShare, "min", 1, "leave out branches below this percentage of the total")
 	f.IntVar(&flags.depth, "depth", 0, "number of functions from the root; 0 is no limit")
 	f.BoolVar(&flags.inverted, "invert", false, "start with the functions that hold the memory")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON, the whole tree")
@@ -52,8 +52,8 @@ type treeReport struct {
 }
 
 func (a *app) tree(flags treeFlags, args []string) error {
-	if flags.least < 0 || flags.least > 100 {
-		return usageError("--min %g: expected 0 to 100", flags.least)
+	if flags.minShare < 0 || flags.minShare > 100 {
+		return usageError("--min %g: expected 0 to 100", flags.minShare)
 	}
 	if flags.depth < 0 {
 		return usageError("--depth %d: expected 0 or more", flags.depth)
@@ -74,6 +74,6 @@ func (a *app) tree(flags treeFlags, args []string) error {
 	if flags.inverted {
 		by = "function and its callers"
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.least, flags.depth))
+	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth))
 	return nil
 }

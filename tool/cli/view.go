@@ -36,8 +36,8 @@ const (
 	lifetimeKind = "lifetime"
 )
 
-// tellsThreads reports whether the samples of a profile of this kind carry their thread.
-func tellsThreads(kind string) bool { return kind == threadsKind || kind == lifetimeKind }
+// hasThreadLabels reports whether the samples of a profile of this kind carry their thread.
+func hasThreadLabels(kind string) bool { return kind == threadsKind || kind == lifetimeKind }
 
 // flags adds the flags of a view to a command.
 func (v *view) flags(c *cobra.Command) {
@@ -54,8 +54,8 @@ func (v *view) flags(c *cobra.Command) {
 	f.StringVar(&v.thread, "thread", "", "only memory (in a CPU profile: time) of threads whose name matches, or that have this id")
 }
 
-// byThread selects the heap profile by thread if the source is a process.
-func (a *app) byThread(v *view, args []string) {
+// addThreadFlag selects the heap profile by thread if the source is a process.
+func (a *app) addThreadFlag(v *view, args []string) {
 	if a.isProcess(args) && v.kind == defaultKind {
 		v.kind = threadsKind
 	}
@@ -93,8 +93,8 @@ func (v *view) check() (filters, error) {
 	return result, nil
 }
 
-// subject is the profile of a report, with the data about its source.
-type subject struct {
+// viewedProfile is the profile of a report, with the data about its source.
+type viewedProfile struct {
 	source  string // a file name, or the process: "redis-server (pid 12)"
 	profile *profile.Profile
 	command string // of a process
@@ -107,7 +107,7 @@ type subject struct {
 	baseTotal int64   // after filtering
 	variance  float64 // of both totals, after filtering
 	// Set if the table is pprof's. Its percentages refer to the sum of all changes, gains and losses alike.
-	byPprof bool
+	pprofPercentages bool
 }
 
 // sourceArgs checks for one argument, a process or a file, which --socket makes optional.
@@ -125,7 +125,7 @@ func (a *app) isProcess(args []string) bool { return a.socket != "" || isNumber(
 
 // open takes a profile of this kind of the process in args, or reads the file in args. If named is set, it symbolizes
 // the addresses. A window requires a process.
-func (a *app) open(args []string, kind string, window time.Duration, named bool) (*subject, error) {
+func (a *app) open(args []string, kind string, window time.Duration, named bool) (*viewedProfile, error) {
 	if !a.isProcess(args) {
 		switch {
 		case window > 0:
@@ -140,14 +140,14 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 		if named {
 			symbolize.Profile(p, symbolize.Files{})
 		}
-		return &subject{source: args[0], profile: p, exact: report.Exact(p)}, nil
+		return &viewedProfile{source: args[0], profile: p, exact: report.Exact(p)}, nil
 	}
 	t, _, err := a.dial(args)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
-	s := &subject{source: t.name, command: t.comm, pid: t.pid}
+	s := &viewedProfile{source: t.name, command: t.comm, pid: t.pid}
 	// The statistics come first: symbolizing takes time, and the two are shown side by side. The profile of an older
 	// library without statistics is still shown.
 	if (kind == defaultKind || kind == threadsKind) && window == 0 {
@@ -183,7 +183,7 @@ func readProfile(path string) (*profile.Profile, error) {
 
 // subtract replaces the profile of s by its change since the profile in the file base. The variance and the base total
 // include only the samples of both that pass the filters.
-func (s *subject) subtract(base string, v *view, filters filters) error {
+func (s *viewedProfile) subtract(base string, v *view, filters filters) error {
 	earlier, err := readProfile(base)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 		// Filtered before subtraction: a thread that has not changed would disappear from the difference.
 		have := append(report.ThreadNames(earlier), report.ThreadNames(s.profile)...)
 		slices.Sort(have)
-		was, is := report.KeepThreads(earlier, wanted), report.KeepThreads(s.profile, wanted)
+		was, is := report.FilterThreads(earlier, wanted), report.FilterThreads(s.profile, wanted)
 		if !was && !is {
 			return noThread(base+", "+s.source, wanted, slices.Compact(have))
 		}
@@ -212,7 +212,7 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.name, err)
 		}
-		left := v.left(of.p, filters)
+		left := v.filteredCopy(of.p, filters)
 		s.variance += report.Variance(left, index)
 		if of.p == earlier {
 			s.baseTotal = report.Total(left, index)
@@ -228,9 +228,9 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 
 // load opens the profile in args, subtracts the base and applies the filters of the view. It returns the index of the
 // selected sample type.
-func (a *app) load(args []string, v *view, filters filters) (*subject, int, error) {
+func (a *app) load(args []string, v *view, filters filters) (*viewedProfile, int, error) {
 	if v.thread != "" {
-		a.byThread(v, args)
+		a.addThreadFlag(v, args)
 	}
 	s, err := a.open(args, v.kind, v.window, true)
 	if err != nil {
@@ -247,11 +247,11 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", s.source, err)
 	}
-	return s, index, v.narrow(s.profile, s.source, filters)
+	return s, index, v.applyFilters(s.profile, s.source, filters)
 }
 
 // loadTop loads a profile and sums it up by function.
-func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *report.Top, error) {
+func (a *app) loadTop(args []string, v *view, filters filters) (*viewedProfile, int, *report.Top, error) {
 	s, index, err := a.load(args, v, filters)
 	if err != nil {
 		return nil, 0, nil, err
@@ -260,17 +260,17 @@ func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *
 	return s, index, top, err
 }
 
-// left returns the samples of p that pass the filters, possibly none. It does not modify p.
-func (v *view) left(p *profile.Profile, filters filters) *profile.Profile {
+// filteredCopy returns the samples of p that pass the filters, possibly none. It does not modify p.
+func (v *view) filteredCopy(p *profile.Profile, filters filters) *profile.Profile {
 	if filters.any() {
 		p = p.Copy()
-		_ = v.narrow(p, "", filters) // a function in only one of two profiles is not an error
+		_ = v.applyFilters(p, "", filters) // a function in only one of two profiles is not an error
 	}
 	return p
 }
 
-// narrow applies the style of names and the filters to p.
-func (v *view) narrow(p *profile.Profile, source string, filters filters) error {
+// applyFilters applies the style of names and the filters to p.
+func (v *view) applyFilters(p *profile.Profile, source string, filters filters) error {
 	if v.names != string(symbolize.Short) {
 		symbolize.Rename(p, symbolize.Style(v.names))
 	}
@@ -278,17 +278,17 @@ func (v *view) narrow(p *profile.Profile, source string, filters filters) error 
 }
 
 // heading describes the report, its accuracy and missing data. The first line ends with "by WHAT".
-func (s *subject) heading(t *report.Top, filters filters, by string) string {
+func (s *viewedProfile) heading(t *report.Top, filters filters, by string) string {
 	var b strings.Builder
 	if s.base != "" {
 		fmt.Fprintf(&b, "%s since %s: change of %s by %s", s.source, s.base, report.TypeName(t.Type), by)
 	} else {
 		fmt.Fprintf(&b, "%s: %s by %s", s.source, report.TypeName(t.Type), by)
 	}
-	if taken := s.taken(); taken != "" {
+	if taken := s.timeText(); taken != "" {
 		fmt.Fprintf(&b, ", %s", taken)
 	}
-	fmt.Fprintf(&b, "\nTotal %s%s", t.Value(t.Total), t.Plus())
+	fmt.Fprintf(&b, "\nTotal %s%s", t.Value(t.Total), t.ErrorText())
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exact live bytes: %s by allocated size", report.Bytes(float64(*s.exact)))
 		if bytes, stderr := s.requested(); bytes != nil {
@@ -311,12 +311,12 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if rate := t.Rate(); rate != "" && s.base == "" {
 		fmt.Fprintf(&b, "; %s", rate)
 	}
-	if s.base != "" && !s.byPprof {
+	if s.base != "" && !s.pprofPercentages {
 		fmt.Fprintf(&b, "; percentages are of the %s before", report.Amount(s.baseTotal, t.Unit))
 	}
 	b.WriteByte('\n')
 	s.pools(&b, t)
-	s.missing(&b, t.Records == 0 && !filters.any())
+	s.writeMissing(&b, t.Records == 0 && !filters.any())
 	if filters.any() {
 		b.WriteString("Filtered: " + filters.String())
 		if s.base == "" {
@@ -328,7 +328,7 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 }
 
 // requested returns the estimate of the live bytes by requested size, and its standard error; nil if unknown.
-func (s *subject) requested() (bytes *float64, stderr float64) {
+func (s *viewedProfile) requested() (bytes *float64, stderr float64) {
 	if s.base != "" {
 		return nil, 0
 	}
@@ -339,39 +339,40 @@ func (s *subject) requested() (bytes *float64, stderr float64) {
 }
 
 // pools lists the largest of the program's memory pools if the profile has any.
-func (s *subject) pools(b *strings.Builder, t *report.Top) {
+func (s *viewedProfile) pools(b *strings.Builder, t *report.Top) {
 	pools := report.Pools(s.profile, t.Type)
 	if len(pools) == 0 {
 		return
 	}
-	const most = 8
+	const limit = 8
 	var parts []string
-	for _, pool := range pools[:min(most, len(pools))] {
+	for _, pool := range pools[:min(limit, len(pools))] {
 		parts = append(parts, pool.Name+" "+t.Value(pool.Value))
 	}
-	if len(pools) > most {
-		parts = append(parts, fmt.Sprintf("%d more", len(pools)-most))
+	if len(pools) > limit {
+		parts = append(parts, fmt.Sprintf("%d more", len(pools)-limit))
 	}
 	fmt.Fprintf(b, "Pools: %s\n", oneLine(strings.Join(parts, ", ")))
 }
 
-// taken returns the time of the profile, or "" if the profile has none.
-func (s *subject) taken() string {
+// timeText returns the time of the profile, or "" if the profile has none.
+func (s *viewedProfile) timeText() string {
 	if s.profile.TimeNanos == 0 {
 		return ""
 	}
 	return time.Unix(0, s.profile.TimeNanos).Format(time.RFC3339)
 }
 
-// missing reports the data that the profile lacks: for a process from its statistics, for a file from its comments.
-func (s *subject) missing(b *strings.Builder, empty bool) {
+// writeMissing reports the data that the profile lacks: for a process from its statistics, for a file from its
+// comments.
+func (s *viewedProfile) writeMissing(b *strings.Builder, empty bool) {
 	if s.sampling == nil {
 		for _, comment := range s.profile.Comments {
 			fmt.Fprintf(b, "Comment: %s\n", oneLine(comment))
 		}
 		return
 	}
-	if losses := report.Losses(*s.sampling); losses != "" {
+	if losses := report.MissingData(*s.sampling); losses != "" {
 		fmt.Fprintf(b, "Missing: %s\n", losses)
 	}
 	if empty && s.sampling.Interval == 0 {
@@ -383,13 +384,13 @@ func (s *subject) missing(b *strings.Builder, empty bool) {
 }
 
 // top sums the profile up by function.
-func (s *subject) top(index int) (*report.Top, error) {
+func (s *viewedProfile) top(index int) (*report.Top, error) {
 	t, err := report.NewTop(s.profile, index)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.source, err)
 	}
 	if s.base != "" {
-		t.BecomeChange(s.baseTotal, report.StandardError(math.Sqrt(s.variance)))
+		t.ConvertToChange(s.baseTotal, report.StandardError(math.Sqrt(s.variance)))
 	}
 	return t, nil
 }
@@ -420,7 +421,7 @@ func (f filters) apply(p *profile.Profile, source string) error {
 			return noThreads(source)
 		}
 		have := report.ThreadNames(p)
-		if !report.KeepThreads(p, wanted) {
+		if !report.FilterThreads(p, wanted) {
 			return noThread(source, wanted, have)
 		}
 	}
@@ -436,7 +437,7 @@ func (f filters) apply(p *profile.Profile, source string) error {
 
 // noThread returns the error for a filter that matches none of the profile's threads.
 func noThread(source string, wanted *regexp.Regexp, have []string) error {
-	return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(some(have)))
+	return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(listSome(have)))
 }
 
 // noThreads returns the error for a profile that cannot be split by thread.
@@ -444,11 +445,11 @@ func noThreads(source string) error {
 	return fmt.Errorf("%s: its samples have no threads: expected a profile of `seemalloc profile PID` with --kind threads or --kind lifetime, or of `seemalloc cpu`", source)
 }
 
-// some lists the first few of many names.
-func some(names []string) string {
-	const most = 8
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+// listSome lists the first few of many names.
+func listSome(names []string) string {
+	const limit = 8
+	if len(names) > limit {
+		return strings.Join(names[:limit], ", ") + fmt.Sprintf(" and %d more", len(names)-limit)
 	}
 	return strings.Join(names, ", ")
 }

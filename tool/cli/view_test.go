@@ -49,7 +49,7 @@ func tool(t *testing.T, args ...string) string {
 }
 
 // A filtered heap is compared with the filtered base, in the heading and in each percentage.
-func TestAFilteredDifferenceIsOfTheFilteredBase(t *testing.T) {
+func TestFilterAppliesToBase(t *testing.T) {
 	before := heapFile(t, "before.pb.gz", map[string]int64{"wanted": 1 << 20, "other": 7 << 20})
 	after := heapFile(t, "after.pb.gz", map[string]int64{"wanted": 3 << 20, "other": 5 << 20})
 	for _, filter := range [][]string{{"--focus", "wanted"}, {"--ignore", "other"}} {
@@ -77,7 +77,7 @@ func TestAFilteredDifferenceIsOfTheFilteredBase(t *testing.T) {
 }
 
 // A matching thread does not make up for a name without a match.
-func TestADifferenceOfNothingIsAnError(t *testing.T) {
+func TestEmptyDifferenceIsAnError(t *testing.T) {
 	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
 	for _, filter := range [][]string{{"--thread", "alpha", "--focus", "typo"}, {"--thread", "typo"}, {"--thread", "typo", "--focus", "wanted"}} {
 		var out, err bytes.Buffer
@@ -90,7 +90,7 @@ func TestADifferenceOfNothingIsAnError(t *testing.T) {
 }
 
 // A thread that is in both profiles and has not changed is not unknown.
-func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
+func TestUnchangedThreadIsZero(t *testing.T) {
 	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
 	if out := tool(t, "top", file, "--base", file, "--thread", "alpha"); !strings.Contains(out, "percentages are of the 1.00 MiB before") {
 		t.Error(out)
@@ -102,10 +102,10 @@ func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
 }
 
 // While a thread is selected, `top --live` cycles through the kinds that carry threads.
-func TestKindsThatTellThreads(t *testing.T) {
+func TestKindsWithThreads(t *testing.T) {
 	var telling []string
 	for _, kind := range kinds() {
-		if tellsThreads(kind.Name) {
+		if hasThreadLabels(kind.Name) {
 			telling = append(telling, kind.Name)
 		}
 	}

@@ -31,15 +31,15 @@ type webFlags struct {
 	allowSet bool
 	store    string
 	size     string
-	tell     func(error) // called with data that is not stored, and the reason
+	announce func(error) // called with data that is not stored, and the reason
 	run      runFlags
 
-	patience             time.Duration // how long to wait until a started command answers
+	startTimeout         time.Duration // how long to wait until a started command answers
 	sourcePath, trimPath string
 }
 
 func (a *app) webCommand() *cobra.Command {
-	flags := webFlags{patience: 10 * time.Second}
+	flags := webFlags{startTimeout: 10 * time.Second}
 	c := &cobra.Command{
 		Use:   "web PID | web FILE… | web DIR | web -- COMMAND [ARGUMENTS…]",
 		Short: "Show a process's memory in the browser while it runs",
@@ -84,24 +84,24 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 		return err
 	}
 	size, err := parseSize(flags.size)
-	if err != nil || size < store.LeastSize {
+	if err != nil || size < store.MinSize {
 		return usageError("--store-size %s: expected a size of 16M or more, such as 256M or 2G", flags.size)
 	}
-	flags.tell = func(err error) { a.say("the data is not being stored at present: " + oneLine(err.Error())) }
+	flags.announce = func(err error) { a.warn("the data is not being stored at present: " + oneLine(err.Error())) }
 	listener, err := listenHere(flags.listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	history := &web.History{}
-	folder, err := flags.openStore(args, isCommand || a.socket != "", size)
+	dir, err := flags.openStore(args, isCommand || a.socket != "", size)
 	if err != nil {
 		return err
 	}
-	if folder != nil {
-		defer folder.Close()
+	if dir != nil {
+		defer dir.Close()
 	}
-	server, child, err := a.webServer(flags, args, isCommand, history, folder)
+	server, child, err := a.webServer(flags, args, isCommand, history, dir)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 		}
 		// Ctrl-C has already reached the command, and forwardSignals forwards the other signals. A second signal could
 		// interrupt the command's handling of the first.
-		if received == os.Interrupt && !ofTerminal() {
+		if received == os.Interrupt && !inForegroundGroup() {
 			_ = child.command.Process.Signal(syscall.SIGTERM)
 		}
 		return a.finish(child)
@@ -146,13 +146,13 @@ func listenHere(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *web.History, folder *store.Store) (*web.Server, *child, error) {
+func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *web.History, dir *store.Store) (*web.Server, *child, error) {
 	if isCommand {
-		return a.webOfCommand(flags, args, history, folder)
+		return a.webOfCommand(flags, args, history, dir)
 	}
 	if a.socket == "" && !isNumber(args[0]) {
-		if folder != nil {
-			server, err := webOfStore(flags, history, folder)
+		if dir != nil {
+			server, err := webOfStore(flags, history, dir)
 			return server, nil, err
 		}
 		server, err := a.webOfFiles(flags, args, history)
@@ -162,7 +162,7 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := webOfProcess(flags, t, history, folder)
+	server, err := webOfProcess(flags, t, history, dir)
 	return server, nil, err
 }
 
@@ -172,7 +172,7 @@ func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*st
 		if flags.store != "" {
 			return nil, usageError("--store %s: stores the data of a process; %s is not one: expected a process id, or a command after --", flags.store, args[0])
 		}
-		return openFolder(args)
+		return openStoreDir(args)
 	}
 	if flags.store == "" {
 		return nil, nil
@@ -180,8 +180,8 @@ func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*st
 	return store.Create(flags.store, size)
 }
 
-// openFolder opens a folder written by --store. It returns nil if the arguments are files.
-func openFolder(args []string) (*store.Store, error) {
+// openStoreDir opens a folder written by --store. It returns nil if the arguments are files.
+func openStoreDir(args []string) (*store.Store, error) {
 	for _, arg := range args {
 		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
 			continue
@@ -194,14 +194,14 @@ func openFolder(args []string) (*store.Store, error) {
 	return nil, nil
 }
 
-func webOfStore(flags webFlags, history *web.History, folder *store.Store) (*web.Server, error) {
-	run, err := history.Reopen(folder)
+func webOfStore(flags webFlags, history *web.History, dir *store.Store) (*web.Server, error) {
+	run, err := history.Reopen(dir)
 	if err != nil {
 		return nil, err
 	}
 	options := flags.options(run.Title)
 	options.PID = run.PID
-	if options.Kinds, err = history.NotedKinds(kinds()); err != nil {
+	if options.Kinds, err = history.StoredKinds(kinds()); err != nil {
 		return nil, err
 	}
 	return web.NewServer(options, history, nil, nil)
@@ -221,11 +221,11 @@ func parseSize(text string) (int64, error) {
 	return n << shift, nil
 }
 
-func webOfProcess(flags webFlags, t *target, history *web.History, folder *store.Store) (*web.Server, error) {
+func webOfProcess(flags webFlags, t *target, history *web.History, dir *store.Store) (*web.Server, error) {
 	process := webProcess(t)
 	between := web.MomentInterval
-	if folder != nil {
-		if err := history.KeepIn(folder, time.Now().UnixMilli(), t.name, t.pid, flags.tell); err != nil {
+	if dir != nil {
+		if err := history.StoreIn(dir, time.Now().UnixMilli(), t.name, t.pid, flags.announce); err != nil {
 			return nil, err
 		}
 		between = time.Second
@@ -241,7 +241,7 @@ func (f *webFlags) options(title string) web.Options {
 
 func webProcess(t *target) *web.Process {
 	process := web.NewProcess(t.Client, t.name, t.pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: t.pid}) })
-	process.Dial = t.again
+	process.Dial = t.redial
 	return process
 }
 
@@ -261,11 +261,11 @@ func kinds() []web.Kind {
 	return list
 }
 
-// collectLater delays the garbage collector until the browser shows the content of the files: nearly all data read is
+// delayGC delays the garbage collector until the browser shows the content of the files: nearly all data read is
 // kept, and collecting the rest of a large profile takes a fifth of the time until then. The uncollected garbage is
 // less than half of the data that is kept.
-func collectLater(files []string) (collect func(after time.Duration)) {
-	const most = 256 << 20 // maximum size of the files for which collection is delayed
+func delayGC(files []string) (collect func(after time.Duration)) {
+	const limit = 256 << 20 // maximum size of the files for which collection is delayed
 	size := int64(0)
 	for _, file := range files {
 		if info, err := os.Stat(file); err == nil {
@@ -273,7 +273,7 @@ func collectLater(files []string) (collect func(after time.Duration)) {
 		}
 	}
 	percent := -1
-	if size > most {
+	if size > limit {
 		percent = 400
 	}
 	usual := debug.SetGCPercent(percent)
@@ -284,7 +284,7 @@ func collectLater(files []string) (collect func(after time.Duration)) {
 
 func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (server *web.Server, err error) {
 	const shown = 2 * time.Second // after the page has been built
-	collect := collectLater(files)
+	collect := delayGC(files)
 	defer func() {
 		if err != nil {
 			collect(0)
@@ -310,7 +310,7 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 	if timeless == "" {
 		slices.SortStableFunc(all, func(a, b saved) int { return cmp.Compare(a.profile.TimeNanos, b.profile.TimeNanos) })
 	} else if len(all) > 1 {
-		a.say(timeless + " has no time: the files are shown in the given order, without growth")
+		a.warn(timeless + " has no time: the files are shown in the given order, without growth")
 	}
 	var names []string
 	for _, one := range all {
@@ -325,12 +325,12 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 }
 
 // webOfCommand starts the command and waits until it answers. If its page cannot be shown, the command is ended.
-func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, folder *store.Store) (*web.Server, *child, error) {
+func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, dir *store.Store) (*web.Server, *child, error) {
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := a.webOfChild(flags, started, history, folder)
+	server, err := a.webOfChild(flags, started, history, dir)
 	if err != nil {
 		started.end()
 		return nil, nil, err
@@ -338,23 +338,23 @@ func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, 
 	return server, started, nil
 }
 
-func (a *app) webOfChild(flags webFlags, started *child, history *web.History, folder *store.Store) (*web.Server, error) {
+func (a *app) webOfChild(flags webFlags, started *child, history *web.History, dir *store.Store) (*web.Server, error) {
 	pid := strconv.Itoa(started.command.Process.Pid)
-	for deadline := time.Now().Add(flags.patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
+	for deadline := time.Now().Add(flags.startTimeout); time.Now().Before(deadline); time.Sleep(doctorFirst) {
 		select {
 		case <-started.ended:
 			return nil, fmt.Errorf("%s ended before it answered (%s)", started.name(), started.command.ProcessState)
 		default:
 		}
 		if t, _, err := a.dial([]string{pid}); err == nil {
-			return webOfProcess(flags, t, history, folder)
+			return webOfProcess(flags, t, history, dir)
 		}
 	}
-	return nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", started.name(), flags.patience)
+	return nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", started.name(), flags.startTimeout)
 }
 
-// ofTerminal reports whether Ctrl-C on the terminal reaches this process and the processes that it has started.
-func ofTerminal() bool {
+// inForegroundGroup reports whether Ctrl-C on the terminal reaches this process and the processes that it has started.
+func inForegroundGroup() bool {
 	terminal, err := os.Open("/dev/tty")
 	if err != nil {
 		return false
@@ -366,11 +366,11 @@ func ofTerminal() bool {
 
 // finish waits for the command and returns its exit status.
 func (a *app) finish(r *child) error {
-	const patience = 2 * time.Second
+	const timeout = 2 * time.Second
 	select {
 	case <-r.ended:
-	case <-time.After(patience):
-		a.say(fmt.Sprintf("waiting for %s to end; `kill %d` ends it", r.name(), r.command.Process.Pid))
+	case <-time.After(timeout):
+		a.warn(fmt.Sprintf("waiting for %s to end; `kill %d` ends it", r.name(), r.command.Process.Pid))
 		<-r.ended
 	}
 	return exitError{nil, exitStatus(r.command.ProcessState)}

@@ -119,7 +119,7 @@ func TestAfterCtrlC(t *testing.T) {
 }
 
 // A command that cannot be shown is ended, whether it handles the signal or not.
-func TestACommandThatCannotBeShownEnds(t *testing.T) {
+func TestCommandWithoutSocketIsEnded(t *testing.T) {
 	folder := t.TempDir()
 	notSeemalloc := filepath.Join(folder, "libseemalloc.so")
 	if err := os.WriteFile(notSeemalloc, []byte{0}, 0o700); err != nil {
@@ -127,7 +127,7 @@ func TestACommandThatCannotBeShownEnds(t *testing.T) {
 	}
 	pidFile := filepath.Join(folder, "pid")
 	a := &app{err: &bytes.Buffer{}}
-	flags := webFlags{patience: 5 * time.Second, run: runFlags{lib: notSeemalloc}}
+	flags := webFlags{startTimeout: 5 * time.Second, run: runFlags{lib: notSeemalloc}}
 	_, started, err := a.webOfCommand(flags, []string{"/bin/sh", "-c", "echo $$ >" + pidFile + "; exec 2>&-; while :; do sleep 0.02; done"}, &web.History{}, nil)
 	if err == nil || started != nil || !strings.Contains(err.Error(), "does not answer after 5s") {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ func (m Missing) String() string {
 
 // The two allocators that are not searched by soname.
 const (
-	Glibc = "glibc"
-	Ours  = "seemalloc"
+	Glibc     = "glibc"
+	Seemalloc = "seemalloc"
 )
 
 // known lists the allocators in display order. For each name the first pattern with a matching file is used.
@@ -46,7 +46,7 @@ var known = []struct {
 	// The minimal library first: the other one is the same allocator with profilers.
 	{"tcmalloc", []string{"libtcmalloc_minimal.so.4", "libtcmalloc.so.4"}, "libtcmalloc-minimal4"},
 	{"mimalloc", []string{"libmimalloc.so.3*", "libmimalloc.so.2*"}, "libmimalloc2.0"},
-	{Ours, nil, ""},
+	{Seemalloc, nil, ""},
 }
 
 // Names lists the names of the known allocators.
@@ -58,20 +58,20 @@ func Names() []string {
 	return names
 }
 
-// Places lists the library directories in search order.
-func Places() []string {
-	var places []string
+// LibraryDirs lists the library directories in search order.
+func LibraryDirs() []string {
+	var dirs []string
 	for _, pattern := range []string{"/usr/local/lib", "/usr/local/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib/*-linux-gnu",
 		"/usr/lib64", "/lib64", "/usr/lib"} {
 		found, _ := filepath.Glob(pattern)
-		places = append(places, found...)
+		dirs = append(dirs, found...)
 	}
-	return places
+	return dirs
 }
 
 // Finder finds allocators.
 type Finder struct {
-	Places []string
+	Dirs   []string
 	Ours   func() (string, error)  // finds this project's library
 	Usable func(path string) error // reports whether the file can be preloaded
 }
@@ -92,7 +92,7 @@ func (f Finder) Find(wanted []string) (found []Allocator, missing []Missing, err
 		var one Allocator
 		var lack *Missing
 		if given {
-			one, err = f.given(name, path)
+			one, err = f.byPath(name, path)
 		} else {
 			one, lack, err = f.known(name)
 		}
@@ -110,14 +110,14 @@ func (f Finder) Find(wanted []string) (found []Allocator, missing []Missing, err
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._+-]+$`) // also part of a file's name, with --keep-output
 
-func (f Finder) given(name, path string) (Allocator, error) {
+func (f Finder) byPath(name, path string) (Allocator, error) {
 	if !namePattern.MatchString(name) || path == "" {
 		return Allocator{}, fmt.Errorf("%q is not of the form NAME=PATH", name+"="+path)
 	}
 	if name == Glibc {
 		return Allocator{}, fmt.Errorf("%s=%s: %s is the C library's own allocator: choose another name", name, path, Glibc)
 	}
-	path, err := real(path)
+	path, err := resolvePath(path)
 	if err != nil {
 		return Allocator{}, fmt.Errorf("%s: no such file: expected an allocator's shared library", path)
 	}
@@ -131,15 +131,15 @@ func (f Finder) known(name string) (Allocator, *Missing, error) {
 	switch name {
 	case Glibc:
 		return Allocator{Name: Glibc}, nil, nil
-	case Ours:
+	case Seemalloc:
 		path, err := f.Ours()
 		if err == nil {
-			path, err = real(path)
+			path, err = resolvePath(path)
 		}
 		if err != nil {
-			return Allocator{}, &Missing{Name: Ours, Reason: err.Error()}, nil
+			return Allocator{}, &Missing{Name: Seemalloc, Reason: err.Error()}, nil
 		}
-		return Allocator{Ours, path}, nil, nil
+		return Allocator{Seemalloc, path}, nil, nil
 	}
 	for _, one := range known {
 		if one.name != name {
@@ -157,11 +157,11 @@ func (f Finder) known(name string) (Allocator, *Missing, error) {
 // search returns the first usable file, or "".
 func (f Finder) search(patterns []string) string {
 	for _, pattern := range patterns {
-		for _, place := range f.Places {
-			files, _ := filepath.Glob(filepath.Join(place, pattern))
+		for _, dir := range f.Dirs {
+			files, _ := filepath.Glob(filepath.Join(dir, pattern))
 			slices.Sort(files)
 			for _, file := range files {
-				if path, err := real(file); err == nil && f.Usable(path) == nil {
+				if path, err := resolvePath(file); err == nil && f.Usable(path) == nil {
 					return path
 				}
 			}
@@ -170,8 +170,8 @@ func (f Finder) search(patterns []string) string {
 	return ""
 }
 
-// real resolves the links in path, as /proc/PID/maps does. On an error it returns path unchanged.
-func real(path string) (string, error) {
+// resolvePath resolves the links in path, as /proc/PID/maps does. On an error it returns path unchanged.
+func resolvePath(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return path, err

@@ -37,7 +37,7 @@ func places(t *testing.T, folders ...[]string) []string {
 
 func finder(places []string) Finder {
 	return Finder{
-		Places: places,
+		Dirs:   places,
 		Ours:   func() (string, error) { return "", errors.New("library not found: build it") },
 		Usable: func(string) error { return nil },
 	}
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	f.Ours = func() (string, error) { return filepath.Join(folders[1], "libseemalloc.so"), nil }
 	found, missing, err := f.Find(nil)
 	want := []Allocator{{Glibc, ""}, {"jemalloc", folders[1] + "/libjemalloc.so.2.9"}, {"tcmalloc", folders[1] + "/libtcmalloc_minimal.so.4"},
-		{"mimalloc", folders[0] + "/libmimalloc.so.2.0"}, {Ours, folders[1] + "/libseemalloc.so"}}
+		{"mimalloc", folders[0] + "/libmimalloc.so.2.0"}, {Seemalloc, folders[1] + "/libseemalloc.so"}}
 	if err != nil || len(missing) != 0 || !reflect.DeepEqual(found, want) {
 		t.Errorf("found %v, missing %v, %v", found, missing, err)
 	}
@@ -64,7 +64,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestFindWhatIsMissing(t *testing.T) {
+func TestFindReportsMissingAllocators(t *testing.T) {
 	f := finder(places(t, []string{"libjemalloc.so", "libtcmalloc.so.4", "libmimalloc.so.2 -> nowhere"}))
 	found, missing, err := f.Find(nil)
 	if err != nil || len(found) != 2 || found[0].Name != Glibc || found[1].Name != "tcmalloc" {
@@ -91,7 +91,7 @@ func TestFindWhatIsMissing(t *testing.T) {
 
 func TestFindRefuses(t *testing.T) {
 	f := finder(places(t, []string{"libjemalloc.so.2"}))
-	file := filepath.Join(f.Places[0], "libjemalloc.so.2")
+	file := filepath.Join(f.Dirs[0], "libjemalloc.so.2")
 	for _, test := range []struct {
 		wanted []string
 		text   string

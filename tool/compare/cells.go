@@ -11,10 +11,10 @@ import "slices"
 //
 // bench/harness/compare.py has the same rules; a test compares the two implementations.
 const (
-	LeastRuns           = 5
-	leastDifferenceOne  = 0.05
-	leastDifferenceMore = 0.15
-	nothing             = 1e-6 // smaller times and sizes have no ratio
+	MinRuns              = 5
+	minRatioSingleThread = 0.05
+	minRatioMultiThread  = 0.15
+	epsilon              = 1e-6 // smaller times and sizes have no ratio
 )
 
 // Cell summarizes one allocator's values of one measure.
@@ -38,29 +38,29 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// LeastDifference returns the minimum significant difference of two medians, as a fraction of the smaller one.
-func LeastDifference(m Measure, threads int) float64 {
+// MinDifference returns the minimum significant difference of two medians, as a fraction of the smaller one.
+func MinDifference(m Measure, threads int) float64 {
 	switch {
 	case m.Unit != Seconds:
 		return 0 // memory and counts hardly vary between runs
 	case threads < 2:
-		return leastDifferenceOne
+		return minRatioSingleThread
 	}
-	return leastDifferenceMore
+	return minRatioMultiThread
 }
 
-// Differ reports whether two lists of values differ significantly.
-func Differ(one, two []float64, least float64) bool {
-	if min(len(one), len(two)) < LeastRuns || slices.Min(one) <= slices.Max(two) && slices.Min(two) <= slices.Max(one) {
+// SignificantlyDiffer reports whether two lists of values differ significantly.
+func SignificantlyDiffer(one, two []float64, minimum float64) bool {
+	if min(len(one), len(two)) < MinRuns || slices.Min(one) <= slices.Max(two) && slices.Min(two) <= slices.Max(one) {
 		return false
 	}
 	a, b := Median(one), Median(two)
-	return max(a, b)-min(a, b) >= least*max(min(a, b), nothing)
+	return max(a, b)-min(a, b) >= minimum*max(min(a, b), epsilon)
 }
 
 // Cells compares the values of all allocators that have any, by name. Among equal medians the first in names is the
 // best.
-func Cells(names []string, values map[string][]float64, least float64) map[string]Cell {
+func Cells(names []string, values map[string][]float64, minimum float64) map[string]Cell {
 	best := ""
 	for _, name := range names {
 		if len(values[name]) > 0 && (best == "" || Median(values[name]) < Median(values[best])) {
@@ -76,7 +76,7 @@ func Cells(names []string, values map[string][]float64, least float64) map[strin
 		cells[name] = Cell{
 			Median: Median(some), Low: slices.Min(some), High: slices.Max(some), Runs: len(some),
 			Ratio: ratio(Median(some), Median(values[best])), Best: name == best,
-			Unclear: name != best && !Differ(some, values[best], least),
+			Unclear: name != best && !SignificantlyDiffer(some, values[best], minimum),
 		}
 	}
 	return cells
@@ -84,8 +84,8 @@ func Cells(names []string, values map[string][]float64, least float64) map[strin
 
 // ratio returns 0 if there is no ratio.
 func ratio(median, best float64) float64 {
-	if best < nothing && median >= nothing {
+	if best < epsilon && median >= epsilon {
 		return 0
 	}
-	return max(median, nothing) / max(best, nothing)
+	return max(median, epsilon) / max(best, epsilon)
 }

@@ -50,17 +50,17 @@ func TestDiffer(t *testing.T) {
 		{"one inside of the other", []float64{1, 9, 5, 5, 5}, []float64{3, 3, 3, 3, 3}, 0, false},
 		{"four runs", same(1, 4), same(2, 5), 0.05, false},
 		{"five runs", same(1, 5), same(2, 5), 0.05, true},
-		{"1 thread, 4 %", around(1, 0.001), around(1.04, 0.001), LeastDifference(wall, 1), false},
-		{"1 thread, 6 %", around(1, 0.001), around(1.06, 0.001), LeastDifference(wall, 1), true},
-		{"2 threads, 14 %", around(1, 0.001), around(1.14, 0.001), LeastDifference(wall, 2), false},
-		{"2 threads, 16 %", around(1, 0.001), around(1.16, 0.001), LeastDifference(wall, 2), true},
-		{"8 threads, 14 %", around(1, 0.001), around(1.14, 0.001), LeastDifference(wall, 8), false},
-		{"memory, 1 %", same(100, 5), same(101, 5), LeastDifference(Measure{"peak_rss", "", Bytes}, 8), true},
+		{"1 thread, 4 %", around(1, 0.001), around(1.04, 0.001), MinDifference(wall, 1), false},
+		{"1 thread, 6 %", around(1, 0.001), around(1.06, 0.001), MinDifference(wall, 1), true},
+		{"2 threads, 14 %", around(1, 0.001), around(1.14, 0.001), MinDifference(wall, 2), false},
+		{"2 threads, 16 %", around(1, 0.001), around(1.16, 0.001), MinDifference(wall, 2), true},
+		{"8 threads, 14 %", around(1, 0.001), around(1.14, 0.001), MinDifference(wall, 8), false},
+		{"memory, 1 %", same(100, 5), same(101, 5), MinDifference(Measure{"peak_rss", "", Bytes}, 8), true},
 	} {
-		if got := Differ(test.one, test.two, test.least); got != test.want {
+		if got := SignificantlyDiffer(test.one, test.two, test.least); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
-		if got := Differ(test.two, test.one, test.least); got != test.want {
+		if got := SignificantlyDiffer(test.two, test.one, test.least); got != test.want {
 			t.Errorf("%s, the other way round: %v", test.name, got)
 		}
 	}
@@ -149,7 +149,7 @@ print(json.dumps([compare.least_difference(measure, threads) for measure in ("wa
 	for i, want := range differences {
 		measure := []Measure{wall, {"peak_rss", "", Bytes}}[i/3]
 		threads := []int{1, 2, 8}[i%3]
-		if got := LeastDifference(measure, threads); got != want {
+		if got := MinDifference(measure, threads); got != want {
 			t.Errorf("%s with %d threads: %g, the benchmarks say %g", measure.Key, threads, got, want)
 		}
 	}

@@ -129,10 +129,10 @@ func listens(pid int) bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		listening(text, table == "unix", inodes)
 	}
-	folder := fmt.Sprintf("/proc/%d/fd", pid)
-	files, _ := os.ReadDir(folder)
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	files, _ := os.ReadDir(dir)
 	for _, file := range files {
-		link, _ := os.Readlink(path.Join(folder, file.Name()))
+		link, _ := os.Readlink(path.Join(dir, file.Name()))
 		if inode, ok := strings.CutPrefix(link, "socket:["); ok && inodes[strings.TrimSuffix(inode, "]")] {
 			return true
 		}

@@ -36,16 +36,16 @@ var Measures = []Measure{
 
 // Run holds the results of one run of the command.
 type Run struct {
-	Allocator string             `json:"allocator"`
-	Round     int                `json:"round"` // from 1
-	Values    map[string]float64 `json:"values"`
-	Threads   int                `json:"threads"` // the maximum of any one process, as far as observed
-	Ending    string             `json:"ending"`
-	Others    float64            `json:"others_cpu_s"` // CPU time of other processes during the run
-	Disturbed bool               `json:"disturbed"`
-	Loaded    Seen               `json:"library_seen"`               // whether the allocator's library was mapped in the program
-	Linked    string             `json:"linked_allocator,omitempty"` // on glibc: another allocator's library that was mapped in the program
-	said      string             // the last line of standard error
+	Allocator       string             `json:"allocator"`
+	Round           int                `json:"round"` // from 1
+	Values          map[string]float64 `json:"values"`
+	Threads         int                `json:"threads"` // the maximum of any one process, as far as observed
+	ExitStatus      string             `json:"ending"`
+	OtherCPUSeconds float64            `json:"others_cpu_s"` // CPU time of other processes during the run
+	Disturbed       bool               `json:"disturbed"`
+	Loaded          Tristate           `json:"library_seen"`               // whether the allocator's library was mapped in the program
+	Linked          string             `json:"linked_allocator,omitempty"` // on glibc: another allocator's library that was mapped in the program
+	stderrTail      string             // the last line of standard error
 }
 
 // Excluded is an allocator whose runs are not counted.
@@ -91,7 +91,7 @@ func (r *Result) Fill() {
 				values[run.Allocator] = append(values[run.Allocator], value)
 			}
 		}
-		if cells := Cells(names, values, LeastDifference(measure, r.Threads)); len(cells) > 0 {
+		if cells := Cells(names, values, MinDifference(measure, r.Threads)); len(cells) > 0 {
 			r.Rows = append(r.Rows, Row{measure, cells})
 		}
 	}
@@ -120,19 +120,19 @@ func (r *Result) excluded(name string) bool {
 // threads returns the program's own number of threads. An allocator may have additional threads, so it is the smallest
 // number over all allocators.
 func threads(names []string, runs []Run) int {
-	least := 0
+	minimum := 0
 	for _, name := range names {
-		most := 0
+		maximum := 0
 		for _, run := range runs {
 			if run.Allocator == name {
-				most = max(most, run.Threads)
+				maximum = max(maximum, run.Threads)
 			}
 		}
-		if most > 0 && (least == 0 || most < least) {
-			least = most
+		if maximum > 0 && (minimum == 0 || maximum < minimum) {
+			minimum = maximum
 		}
 	}
-	return max(least, 1)
+	return max(minimum, 1)
 }
 
 // Disturbed counts the runs that other processes disturbed.

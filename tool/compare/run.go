@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	grace       = 5 * time.Second // from SIGTERM to SIGKILL
-	upLimit     = 30 * time.Second
-	othersShare = 0.05 // share of one CPU: a run is disturbed if other processes used more
-	resolution  = 0.03 // seconds: the kernel counts the machine's CPU time in ticks, but that of a process exactly
-	parallel    = 1.1  // ratio of CPU time to wall time from which at least two threads must have run
+	killDelay        = 5 * time.Second // from SIGTERM to SIGKILL
+	startTimeout     = 30 * time.Second
+	maxOtherCPUShare = 0.05 // share of one CPU: a run is disturbed if other processes used more
+	resolution       = 0.03 // seconds: the kernel counts the machine's CPU time in ticks, but that of a process exactly
+	parallel         = 1.1  // ratio of CPU time to wall time from which at least two threads must have run
 )
 
 // readable is the minimum run time of a program from which its memory can be read while it works and not while it
@@ -50,12 +50,12 @@ func (c *Command) Run(ctx context.Context, a Allocator, out, errors *os.File) (R
 	busy, own, began := machineBusy(), ownCPU(), time.Now()
 	run, err := c.measure(ctx, a, out, errors)
 	run.Allocator = a.Name
-	run.said = lastLine(errors)
-	if failed, ok := err.(Failed); ok && run.said != "" {
-		err = Failed{failed.Reason + ": " + run.said}
+	run.stderrTail = lastLine(errors)
+	if failed, ok := err.(Failed); ok && run.stderrTail != "" {
+		err = Failed{failed.Reason + ": " + run.stderrTail}
 	}
-	run.Others = max(0, (machineBusy()-busy)-(ownCPU()-own))
-	run.Disturbed = run.Others > othersShare*time.Since(began).Seconds()+resolution
+	run.OtherCPUSeconds = max(0, (machineBusy()-busy)-(ownCPU()-own))
+	run.Disturbed = run.OtherCPUSeconds > maxOtherCPUShare*time.Since(began).Seconds()+resolution
 	return run, err
 }
 
@@ -72,23 +72,23 @@ func (c *Command) measure(ctx context.Context, a Allocator, out, errors *os.File
 		p.end()
 		return Run{}, ctx.Err()
 	}
-	p.clear(0)
+	p.killGroup(0)
 	return p.values(t), nil
 }
 
 // serve measures a server until its time is up or its load is done, and ends it.
 func (c *Command) serve(ctx context.Context, p *process, t *tree) (Run, error) {
-	load, err := c.drive(ctx, p, t)
+	load, err := c.runLoad(ctx, p, t)
 	t.sample()
 	used := t.used()
-	took := time.Since(p.began)
+	elapsed := time.Since(p.began)
 	p.end()
 	if err != nil {
 		return Run{}, err
 	}
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() != syscall.SIGTERM &&
 		status.Signal() != syscall.SIGKILL {
-		return Run{}, Failed{"after SIGTERM it was " + p.ending()}
+		return Run{}, Failed{"after SIGTERM it was " + p.exitText()}
 	}
 	run := p.values(t)
 	delete(run.Values, "wall_s")
@@ -100,12 +100,12 @@ func (c *Command) serve(ctx context.Context, p *process, t *tree) (Run, error) {
 	run.Values["cpu_s"], run.Values["system_s"] = used.user+used.system, used.system
 	run.Values["minor_faults"], run.Values["major_faults"] = used.minor, used.major
 	run.Values["peak_rss"] = float64(t.largest().last.peak)
-	run.Threads = t.parallel(used.user+used.system, took)
+	run.Threads = t.parallel(used.user+used.system, elapsed)
 	return run, nil
 }
 
-// drive lets a server run for its time, or until its load is done. It returns the duration of the load.
-func (c *Command) drive(ctx context.Context, p *process, t *tree) (time.Duration, error) {
+// runLoad lets a server run for its time, or until its load is done. It returns the duration of the load.
+func (c *Command) runLoad(ctx context.Context, p *process, t *tree) (time.Duration, error) {
 	watched := events{ended: p.ended, cancelled: ctx.Done()}
 	if c.Load == "" {
 		watched.timeUp = time.After(c.For)
@@ -132,11 +132,11 @@ func (c *Command) drive(ctx context.Context, p *process, t *tree) (time.Duration
 		load.end()
 		return 0, p.unexpected(ctx, came, loadEnded, fmt.Sprintf("the load had not finished after %s", c.For))
 	}
-	load.clear(0)
+	load.killGroup(0)
 	if !load.cmd.ProcessState.Success() {
-		return 0, Failed{"the load failed: " + load.ending()}
+		return 0, Failed{"the load failed: " + load.exitText()}
 	}
-	return load.took, nil
+	return load.elapsed, nil
 }
 
 func (c *Command) waitUntilUp(ctx context.Context, p *process, t *tree) error {
@@ -145,8 +145,8 @@ func (c *Command) waitUntilUp(ctx context.Context, p *process, t *tree) error {
 		watched.timeUp = time.After(c.UpAfter)
 		return p.unexpected(ctx, t.watch(watched), timeUp, "")
 	}
-	watched.timeUp, watched.ready = time.After(upLimit), t.listens
-	return p.unexpected(ctx, t.watch(watched), ready, fmt.Sprintf("it did not listen on a socket within %s: give its start-up time with --up-after", upLimit))
+	watched.timeUp, watched.ready = time.After(startTimeout), t.listens
+	return p.unexpected(ctx, t.watch(watched), ready, fmt.Sprintf("it did not listen on a socket within %s: give its start-up time with --up-after", startTimeout))
 }
 
 // unexpected returns the error for any event except the wanted one. late is the message if the time is up.
@@ -157,7 +157,7 @@ func (p *process) unexpected(ctx context.Context, came, wanted event, late strin
 	case cancelled:
 		return ctx.Err()
 	case ended:
-		return Failed{fmt.Sprintf("it ended on its own after %.1f s: %s", p.took.Seconds(), p.ending())}
+		return Failed{fmt.Sprintf("it ended on its own after %.1f s: %s", p.elapsed.Seconds(), p.exitText())}
 	}
 	return Failed{late}
 }
@@ -165,10 +165,10 @@ func (p *process) unexpected(ctx context.Context, came, wanted event, late strin
 // process is a running program. It leads its own process group, so that signals of the terminal do not reach it and its
 // descendants can be ended together with it.
 type process struct {
-	cmd   *exec.Cmd
-	began time.Time
-	took  time.Duration // valid after ended is closed
-	ended chan struct{}
+	cmd     *exec.Cmd
+	began   time.Time
+	elapsed time.Duration // valid after ended is closed
+	ended   chan struct{}
 }
 
 // adopt makes this process the parent of orphans, so that clear can wait for them. If the kernel refuses, clear waits
@@ -184,7 +184,7 @@ func start(path string, args, env []string, out, errors *os.File) (*process, err
 	}
 	go func() {
 		_ = p.cmd.Wait() // the ProcessState describes how it ended
-		p.took = time.Since(p.began)
+		p.elapsed = time.Since(p.began)
 		close(p.ended)
 	}()
 	return p, nil
@@ -194,20 +194,20 @@ func (p *process) signal(which syscall.Signal) { _ = syscall.Kill(-p.cmd.Process
 
 // end asks the process group to terminate, and kills it after the grace period.
 func (p *process) end() {
-	deadline := time.Now().Add(grace)
+	deadline := time.Now().Add(killDelay)
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(grace):
+	case <-time.After(killDelay):
 		p.signal(syscall.SIGKILL)
 		<-p.ended
 	}
-	p.clear(time.Until(deadline))
+	p.killGroup(time.Until(deadline))
 }
 
-// clear kills the remaining processes in the group of an ended program after a wait, so that they do not disturb the
-// next run or occupy its port.
-func (p *process) clear(wait time.Duration) {
+// killGroup kills the remaining processes in the group of an ended program after a wait, so that they do not disturb
+// the next run or occupy its port.
+func (p *process) killGroup(wait time.Duration) {
 	const poll, limit = 5 * time.Millisecond, time.Second
 	group := -p.cmd.Process.Pid
 	gone := func() bool {
@@ -226,8 +226,8 @@ func (p *process) clear(wait time.Duration) {
 	}
 }
 
-// ending describes how the process ended.
-func (p *process) ending() string {
+// exitText describes how the process ended.
+func (p *process) exitText() string {
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return fmt.Sprintf("killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
@@ -239,13 +239,13 @@ func (p *process) values(t *tree) Run {
 	used := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	user, system := seconds(used.Utime), seconds(used.Stime)
 	largest := t.largest()
-	run := Run{Ending: p.ending(), Loaded: largest.loaded, Linked: largest.linked, Threads: t.parallel(user+system, p.took), Values: map[string]float64{
-		"wall_s": p.took.Seconds(), "cpu_s": user + system, "system_s": system,
+	run := Run{ExitStatus: p.exitText(), Loaded: largest.loaded, Linked: largest.linked, Threads: t.parallel(user+system, p.elapsed), Values: map[string]float64{
+		"wall_s": p.elapsed.Seconds(), "cpu_s": user + system, "system_s": system,
 		"minor_faults": float64(used.Minflt), "major_faults": float64(used.Majflt),
 		"switches": float64(used.Nvcsw + used.Nivcsw),
 	}}
 	read := largest.last
-	if p.took < readable {
+	if p.elapsed < readable {
 		read = status{}
 	}
 	if peak := PeakRSS(used, read.peak); peak > 0 {
@@ -306,7 +306,7 @@ func machineBusy() float64 {
 
 // lastLine returns the last line of the file, shortened.
 func lastLine(file *os.File) string {
-	const tail, most = 4096, 200
+	const tail, limit = 4096, 200
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
@@ -315,5 +315,5 @@ func lastLine(file *os.File) string {
 	n, _ := file.ReadAt(text, max(0, info.Size()-tail))
 	lines := bytes.Split(bytes.TrimSpace(text[:n]), []byte{'\n'})
 	line := []rune(string(bytes.TrimSpace(lines[len(lines)-1])))
-	return string(line[:min(len(line), most)])
+	return string(line[:min(len(line), limit)])
 }

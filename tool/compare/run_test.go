@@ -56,7 +56,7 @@ func server(t *testing.T, script string, ready func(error) bool) (run Run, err e
 
 func TestRun(t *testing.T) {
 	run, err := seen(t, "echo first >&2; echo last >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.15; exit 4", 300<<10)
-	if err != nil || run.Ending != "exit 4" || run.said != "last" || run.Allocator != Glibc {
+	if err != nil || run.ExitStatus != "exit 4" || run.stderrTail != "last" || run.Allocator != Glibc {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	v := run.Values
@@ -70,14 +70,14 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunKilled(t *testing.T) {
-	if run, err := shell(t, context.Background(), "kill -SEGV $$", nil); err != nil || !strings.Contains(run.Ending, "signal 11") {
+	if run, err := shell(t, context.Background(), "kill -SEGV $$", nil); err != nil || !strings.Contains(run.ExitStatus, "signal 11") {
 		t.Errorf("%+v, %v", run, err)
 	}
 }
 
 // The memory of a program that ends immediately is not reported, because a value from its first millisecond would be
 // wrong.
-func TestRunThatIsTooShort(t *testing.T) {
+func TestTooShortRun(t *testing.T) {
 	run, err := shell(t, context.Background(), "exit 0", nil)
 	if _, ok := run.Values["final_rss"]; err != nil || ok && run.Values["wall_s"] < readable.Seconds() {
 		t.Errorf("%+v, %v", run, err)
@@ -101,7 +101,7 @@ func gone(t *testing.T, file string) {
 	t.Errorf("pid %d still runs", pid)
 }
 
-func TestRunEndsWhatIsLeft(t *testing.T) {
+func TestRunKillsRemainingProcesses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	if _, err := shell(t, context.Background(), "sleep 600 & echo $! >"+file, nil); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestRunInterrupted(t *testing.T) {
 
 func TestRunMemoryOfTheLargestProcess(t *testing.T) {
 	run, err := seen(t, `sh -c 'x=$(head -c 30000000 /dev/zero | tr "\0" x); sleep 2'; true`, 25e6)
-	if err != nil || run.Ending != "exit 0" {
+	if err != nil || run.ExitStatus != "exit 0" {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	if run.Values["peak_rss"] < 25e6 || run.Values["final_rss"] < 25e6 {
@@ -206,10 +206,10 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-func TestSeen(t *testing.T) {
+func TestLibraryObservation(t *testing.T) {
 	m := &member{pid: os.Getpid(), loaded: Unknown}
-	seen := func(library string) Seen {
-		(&tree{library: library}).look(m)
+	seen := func(library string) Tristate {
+		(&tree{library: library}).readMaps(m)
 		return m.loaded
 	}
 	self, err := os.Executable()
@@ -227,7 +227,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("no such library: %s", m.loaded)
 	}
 	gone := &member{pid: 1 << 30, loaded: Unknown}
-	if (&tree{library: self}).look(gone); gone.loaded != Unknown {
+	if (&tree{library: self}).readMaps(gone); gone.loaded != Unknown {
 		t.Errorf("no such process: %s", gone.loaded)
 	}
 }

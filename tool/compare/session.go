@@ -13,7 +13,7 @@ type Session struct {
 	Seed       uint64
 	Expected   string // how a successful run ends; "": any
 	Run        func(ctx context.Context, a Allocator, round int) (Run, error)
-	Say        func(round int, a Allocator) // called before each run
+	Progress   func(round int, a Allocator) // called before each run
 
 	Runs     []Run // of all allocators, including those excluded later
 	Excluded []Excluded
@@ -28,7 +28,7 @@ func (s *Session) Do(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			s.Say(round, a)
+			s.Progress(round, a)
 			reason, err := s.once(ctx, a, round)
 			if err != nil {
 				return err
@@ -57,14 +57,14 @@ func (s *Session) once(ctx context.Context, a Allocator, round int) (string, err
 		return "", err
 	}
 	s.Runs = append(s.Runs, run)
-	return s.wrong(a, run), nil
+	return s.rejectReason(a, run), nil
 }
 
-func (s *Session) wrong(a Allocator, run Run) string {
-	if s.Expected != "" && run.Ending != s.Expected {
-		reason := fmt.Sprintf("%s instead of %s", run.Ending, s.Expected)
-		if run.said != "" {
-			reason += ": " + run.said
+func (s *Session) rejectReason(a Allocator, run Run) string {
+	if s.Expected != "" && run.ExitStatus != s.Expected {
+		reason := fmt.Sprintf("%s instead of %s", run.ExitStatus, s.Expected)
+		if run.stderrTail != "" {
+			reason += ": " + run.stderrTail
 		}
 		return reason
 	}

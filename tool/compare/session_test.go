@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 // session runs without processes: the function determines how each run ends.
 func session(rounds int, run func(name string, round int) (Run, error), names ...string) (*Session, *[]string) {
 	var calls []string
-	s := &Session{Allocators: named(names...), Rounds: rounds, Seed: 3, Expected: "exit 0", Say: func(int, Allocator) {}}
+	s := &Session{Allocators: named(names...), Rounds: rounds, Seed: 3, Expected: "exit 0", Progress: func(int, Allocator) {}}
 	s.Run = func(_ context.Context, a Allocator, round int) (Run, error) {
 		calls = append(calls, fmt.Sprint(round, " ", a.Name))
 		r, err := run(a.Name, round)
@@ -60,7 +60,7 @@ func session(rounds int, run func(name string, round int) (Run, error), names ..
 	return s, &calls
 }
 
-func good(string, int) (Run, error) { return Run{Ending: "exit 0", Loaded: Yes}, nil }
+func good(string, int) (Run, error) { return Run{ExitStatus: "exit 0", Loaded: Yes}, nil }
 
 func TestSessionRunsAll(t *testing.T) {
 	s, calls := session(3, good, "a", "b")
@@ -84,10 +84,10 @@ func TestSessionExcludes(t *testing.T) {
 		run          Run
 		err          error
 	}{
-		{"status", "exit 1 instead of exit 0: out of luck", Run{Ending: "exit 1", said: "out of luck"}, nil},
-		{"signal", "killed by signal 11 (segmentation fault) instead of exit 0", Run{Ending: "killed by signal 11 (segmentation fault)"}, nil},
+		{"status", "exit 1 instead of exit 0: out of luck", Run{ExitStatus: "exit 1", stderrTail: "out of luck"}, nil},
+		{"signal", "killed by signal 11 (segmentation fault) instead of exit 0", Run{ExitStatus: "killed by signal 11 (segmentation fault)"}, nil},
 		{"failure", "the load failed", Run{}, Failed{"the load failed"}},
-		{"no preload", "/lib/bad.so was not in the program's memory", Run{Ending: "exit 0", Loaded: No}, nil},
+		{"no preload", "/lib/bad.so was not in the program's memory", Run{ExitStatus: "exit 0", Loaded: No}, nil},
 	} {
 		s, calls := session(4, func(name string, round int) (Run, error) {
 			if name == "bad" && round == 2 {

@@ -14,35 +14,35 @@ import (
 const (
 	firstReading = time.Millisecond
 	LastReadings = 20 * time.Millisecond // also the maximum age of the last reading
-	walkEvery    = 100 * time.Millisecond
+	walkInterval = 100 * time.Millisecond
 	walkPause    = 50 // multiple of the duration of the last walk, which reads one file per thread
 )
 
-// lookAges are the ages at which the memory map of a process is read. A process may execute another program, so the
+// mapReadAges are the ages at which the memory map of a process is read. A process may execute another program, so the
 // last reading counts.
-var lookAges = []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second,
+var mapReadAges = []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second,
 	5 * time.Second}
 
 // loaderLimit is the number of readings after which the loader has certainly finished.
 const loaderLimit = 4
 
-// Seen is the result of an observation.
-type Seen string
+// Tristate is the result of an observation.
+type Tristate string
 
 const (
-	Unknown Seen = "unknown" // the process ended too early
-	Yes     Seen = "yes"
-	No      Seen = "no"
+	Unknown Tristate = "unknown" // the process ended too early
+	Yes     Tristate = "yes"
+	No      Tristate = "no"
 )
 
 // member is one process of the tree.
 type member struct {
-	pid    int
-	first  time.Time
-	last   status // the last reading with a nonzero size
-	looks  int
-	loaded Seen
-	linked string // another allocator's library in its memory
+	pid      int
+	first    time.Time
+	last     status // the last reading with a nonzero size
+	mapReads int
+	loaded   Tristate
+	linked   string // another allocator's library in its memory
 }
 
 // tree observes a process and its descendants. It belongs to one goroutine.
@@ -73,8 +73,8 @@ func (t *tree) add(pid int, now time.Time) {
 // sample reads every process once.
 func (t *tree) sample() {
 	now := time.Now()
-	every := walkEvery
-	if now.Sub(t.began) < walkEvery {
+	every := walkInterval
+	if now.Sub(t.began) < walkInterval {
 		every = 0
 	}
 	if now.Sub(t.walked) >= max(every, walkPause*t.took) {
@@ -107,23 +107,23 @@ func (t *tree) read(m *member, now time.Time) {
 	if s.rss != 0 {
 		m.last = s
 	}
-	if m.looks < len(lookAges) && now.Sub(m.first) >= lookAges[m.looks] {
-		t.look(m)
+	if m.mapReads < len(mapReadAges) && now.Sub(m.first) >= mapReadAges[m.mapReads] {
+		t.readMaps(m)
 	}
 }
 
-func (t *tree) look(m *member) {
+func (t *tree) readMaps(m *member) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.pid))
 	if err != nil || len(maps) == 0 {
 		return
 	}
-	m.looks++
+	m.mapReads++
 	switch {
 	case t.library == "":
 		m.linked = linkedAllocator(maps)
 	case bytes.Contains(maps, []byte(t.library)):
 		m.loaded = Yes
-	case bytes.Contains(maps, []byte("/libc.so")) || m.looks >= loaderLimit || static(fmt.Sprintf("/proc/%d/exe", m.pid)):
+	case bytes.Contains(maps, []byte("/libc.so")) || m.mapReads >= loaderLimit || static(fmt.Sprintf("/proc/%d/exe", m.pid)):
 		// Preloaded libraries are mapped before the libraries that the program needs.
 		m.loaded = No
 	}

@@ -20,15 +20,15 @@ import (
 	"time"
 )
 
-// Folder is one directory of the cache.
-type Folder struct {
+// Cache is one directory of the cache.
+type Cache struct {
 	path  string
 	limit int64
 }
 
 // Limits of the bookkeeping.
 const (
-	mostKeyBytes = 200
+	maxKeyBytes = 200
 	// The modification time of a used file is updated at most this often, to limit disk writes.
 	touchInterval = time.Minute
 	// The age from which a temporary file was left behind by a killed writer.
@@ -39,16 +39,16 @@ const temporaryPrefix = ".new-"
 
 // Open returns the cache directory called name, which holds at most limit bytes, or nil if the user has no cache
 // directory. The directory is created with the first file.
-func Open(name string, limit int64) *Folder {
+func Open(name string, limit int64) *Cache {
 	base, err := os.UserCacheDir()
 	if err != nil || !filepath.IsAbs(base) {
 		return nil
 	}
-	return &Folder{path: filepath.Join(base, "seemalloc", name), limit: limit}
+	return &Cache{path: filepath.Join(base, "seemalloc", name), limit: limit}
 }
 
 // Path returns the path of the file with this key, or "" if there is none. It marks the file as used.
-func (f *Folder) Path(key string) string {
+func (f *Cache) Path(key string) string {
 	if f == nil || !isKey(key) || !isPrivate(f.path) {
 		return ""
 	}
@@ -64,7 +64,7 @@ func (f *Folder) Path(key string) string {
 }
 
 // Read returns the file with this key, or nil if there is none.
-func (f *Folder) Read(key string) []byte {
+func (f *Cache) Read(key string) []byte {
 	path := f.Path(key)
 	if path == "" {
 		return nil
@@ -77,7 +77,7 @@ func (f *Folder) Read(key string) []byte {
 }
 
 // Age returns the time since the file with this key was last written or used. It returns false if there is none.
-func (f *Folder) Age(key string) (time.Duration, bool) {
+func (f *Cache) Age(key string) (time.Duration, bool) {
 	if f == nil || !isKey(key) || !isPrivate(f.path) {
 		return 0, false
 	}
@@ -89,14 +89,14 @@ func (f *Folder) Age(key string) (time.Duration, bool) {
 }
 
 // Remove deletes a file that is of no use.
-func (f *Folder) Remove(key string) {
+func (f *Cache) Remove(key string) {
 	if f != nil && isKey(key) && isPrivate(f.path) {
 		_ = os.Remove(filepath.Join(f.path, key))
 	}
 }
 
 // Write stores data under key and replaces an existing file.
-func (f *Folder) Write(key string, data []byte) error {
+func (f *Cache) Write(key string, data []byte) error {
 	file, err := f.Create(key)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (f *Folder) Write(key string, data []byte) error {
 	return err
 }
 
-// errNoPlace: there is no cache directory, or other users may access it.
-var errNoPlace = errors.New("no private folder for the cache")
+// errNoCacheDir: there is no cache directory, or other users may access it.
+var errNoCacheDir = errors.New("no private folder for the cache")
 
 // errTooLarge: a single file exceeds the limit of the directory.
 var errTooLarge = errors.New("larger than the cache")
@@ -118,32 +118,32 @@ var errTooLarge = errors.New("larger than the cache")
 // File is a file that is being written. It appears under its key when it is committed.
 type File struct {
 	*os.File
-	folder  *Folder
+	cache   *Cache
 	key     string
 	written int64
 }
 
 // Create starts a file, which must be committed or abandoned.
-func (f *Folder) Create(key string) (*File, error) {
+func (f *Cache) Create(key string) (*File, error) {
 	if f == nil || !isKey(key) {
-		return nil, errNoPlace
+		return nil, errNoCacheDir
 	}
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return nil, err
 	}
 	if !isPrivate(f.path) {
-		return nil, errNoPlace
+		return nil, errNoCacheDir
 	}
 	temporary, err := os.CreateTemp(f.path, temporaryPrefix)
 	if err != nil {
 		return nil, err
 	}
-	return &File{File: temporary, folder: f, key: key}, nil
+	return &File{File: temporary, cache: f, key: key}, nil
 }
 
 // Write appends data. A file that exceeds the limit of the cache is refused before it fills the disk.
 func (w *File) Write(data []byte) (int, error) {
-	if w.written += int64(len(data)); w.written > w.folder.limit {
+	if w.written += int64(len(data)); w.written > w.cache.limit {
 		return 0, errTooLarge
 	}
 	return w.File.Write(data)
@@ -157,7 +157,7 @@ func (w *File) Abandon() {
 
 // Commit renames the file into place and returns its path. It evicts older files if the limit is exceeded.
 func (w *File) Commit() (string, error) {
-	path := filepath.Join(w.folder.path, w.key)
+	path := filepath.Join(w.cache.path, w.key)
 	err := w.Close()
 	if err == nil {
 		err = os.Rename(w.Name(), path)
@@ -166,13 +166,13 @@ func (w *File) Commit() (string, error) {
 		_ = os.Remove(w.Name())
 		return "", err
 	}
-	w.folder.evict(w.key)
+	w.cache.evict(w.key)
 	return path, nil
 }
 
 // evict reduces the directory below its limit, oldest files first, except the file just written. It also deletes the
 // leftovers of killed writers. It goes down to three quarters of the limit, so that not every write has to evict.
-func (f *Folder) evict(spare string) {
+func (f *Cache) evict(spare string) {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
 		return
@@ -190,7 +190,7 @@ func (f *Folder) evict(spare string) {
 			}
 			continue
 		}
-		total += room(info)
+		total += diskUsage(info)
 		if info.Name() != spare {
 			files = append(files, info)
 		}
@@ -204,21 +204,21 @@ func (f *Folder) evict(spare string) {
 			break
 		}
 		if os.Remove(filepath.Join(f.path, info.Name())) == nil {
-			total -= room(info)
+			total -= diskUsage(info)
 		}
 	}
 }
 
-// room returns the disk space of a file with its directory entry. Many files are empty: they record that a debug file
-// does not exist.
-func room(info fs.FileInfo) int64 {
-	const least = 4096
-	return max(info.Size(), least)
+// diskUsage returns the disk space of a file with its directory entry. Many files are empty: they record that a debug
+// file does not exist.
+func diskUsage(info fs.FileInfo) int64 {
+	const minimum = 4096
+	return max(info.Size(), minimum)
 }
 
 // isKey reports whether key is a safe file name. It may come from an untrusted profile.
 func isKey(key string) bool {
-	if key == "" || len(key) > mostKeyBytes || key[0] == '.' {
+	if key == "" || len(key) > maxKeyBytes || key[0] == '.' {
 		return false
 	}
 	for _, c := range []byte(key) {

@@ -14,7 +14,7 @@ import (
 )
 
 // open creates a cache directory for the test.
-func open(t *testing.T, limit int64) *Folder {
+func open(t *testing.T, limit int64) *Cache {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	f := Open("test", limit)
@@ -24,7 +24,7 @@ func open(t *testing.T, limit int64) *Folder {
 	return f
 }
 
-func write(t *testing.T, f *Folder, key string, bytes int) {
+func write(t *testing.T, f *Cache, key string, bytes int) {
 	t.Helper()
 	if err := f.Write(key, make([]byte, bytes)); err != nil {
 		t.Fatalf("%s: %v", key, err)
@@ -32,7 +32,7 @@ func write(t *testing.T, f *Folder, key string, bytes int) {
 }
 
 // age makes a file appear unused for this time.
-func age(t *testing.T, f *Folder, key string, by time.Duration) {
+func age(t *testing.T, f *Cache, key string, by time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-by)
 	if err := os.Chtimes(filepath.Join(f.path, key), then, then); err != nil {
@@ -40,7 +40,7 @@ func age(t *testing.T, f *Folder, key string, by time.Duration) {
 	}
 }
 
-func names(t *testing.T, f *Folder) string {
+func names(t *testing.T, f *Cache) string {
 	t.Helper()
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
@@ -53,7 +53,7 @@ func names(t *testing.T, f *Folder) string {
 	return strings.Join(list, " ")
 }
 
-func TestKeepsWhatWasWritten(t *testing.T) {
+func TestWriteThenRead(t *testing.T) {
 	f := open(t, 100_000)
 	if f.Read("a") != nil || f.Path("a") != "" {
 		t.Error("there is something before the first write")
@@ -101,7 +101,7 @@ func TestSizeIsBounded(t *testing.T) {
 }
 
 // Empty files are numerous and need disk space too: each records that a program has no debug file.
-func TestEmptyFilesGo(t *testing.T) {
+func TestEmptyFilesAreEvicted(t *testing.T) {
 	f := open(t, 100_000)
 	for i := range 1000 {
 		write(t, f, fmt.Sprintf("%d.absent", i), 0)
@@ -111,7 +111,7 @@ func TestEmptyFilesGo(t *testing.T) {
 	}
 }
 
-func TestAbandonedFilesGo(t *testing.T) {
+func TestAbandonedFilesAreRemoved(t *testing.T) {
 	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	for name, by := range map[string]time.Duration{"killed": 2 * time.Hour, "busy": time.Minute} {
@@ -156,7 +156,7 @@ func TestKeysAreFileNames(t *testing.T) {
 	}
 }
 
-func TestNoPlace(t *testing.T) {
+func TestNoCacheDirectory(t *testing.T) {
 	for name, set := range map[string]func(*testing.T){
 		"neither variable": func(t *testing.T) { t.Setenv("XDG_CACHE_HOME", ""); t.Setenv("HOME", "") },
 		"a relative path":  func(t *testing.T) { t.Setenv("XDG_CACHE_HOME", "cache") },
@@ -180,7 +180,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-func TestFolderOfOthersIsLeftAlone(t *testing.T) {
+func TestForeignDirectoryIsNotUsed(t *testing.T) {
 	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	if err := os.Chmod(f.path, 0o777); err != nil {
@@ -267,7 +267,7 @@ func TestManyProcesses(t *testing.T) {
 }
 
 // work writes files of one repeated byte, whose value depends on the length.
-func work(t *testing.T, f *Folder) {
+func work(t *testing.T, f *Cache) {
 	var group sync.WaitGroup
 	for thread := range 4 {
 		group.Go(func() {

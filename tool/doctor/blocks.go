@@ -7,8 +7,9 @@ import (
 	"seemalloc/tool/report"
 )
 
-// bloat returns the resident bytes in regions that are outside spans but were never freed: they came with huge pages.
-func bloat(s *Snapshot) float64 {
+// unusedHugePageBytes returns the resident bytes in regions that are outside spans but were never freed: they came with
+// huge pages.
+func unusedHugePageBytes(s *Snapshot) float64 {
 	if s.Memory == nil {
 		return 0
 	}
@@ -27,10 +28,10 @@ func hugePages(p Pair) (string, *Finding, error) {
 	if p.After.Memory == nil || p.Before.Memory == nil {
 		return "", nil, errNoProc
 	}
-	bytes := min(bloat(p.Before), bloat(p.After))
+	bytes := min(unusedHugePageBytes(p.Before), unusedHugePageBytes(p.After))
 	huge := float64(p.After.Memory.AnonHugePages)
 	seen := fmt.Sprintf("%s in huge pages, %s of it unused", report.Bytes(huge), report.Bytes(bytes))
-	severity, bad := waste(bytes, float64(p.After.Stats.Memory.RSS))
+	severity, bad := wasteSeverity(bytes, float64(p.After.Stats.Memory.RSS))
 	if !bad {
 		return seen, nil, nil
 	}
@@ -78,7 +79,7 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 	}
 	if p.Before.Heap != nil && p.After.Heap != nil {
 		grown := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
-		finding.Sites = sites(p.After, p.After.Heap, func(s *sample) float64 {
+		finding.Sites = topSites(p.After, p.After.Heap, func(s *sample) float64 {
 			if label(s, "moved") == 0 {
 				return 0
 			}
@@ -91,16 +92,16 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 // overAlignment finds blocks of which the program requested less than half. No size class wastes that much, but an
 // alignment can.
 func overAlignment(p Pair) (string, *Finding, error) {
-	for _, look := range []*Snapshot{p.Before, p.After} {
-		if look.Heap == nil {
-			return "", nil, noProfile(look)
+	for _, result := range []*Snapshot{p.Before, p.After} {
+		if result.Heap == nil {
+			return "", nil, missingProfile(result)
 		}
 	}
 	before, _ := oversized(p.Before)
 	wasted, count := oversized(p.After)
 	bytes := min(before, wasted)
 	seen := fmt.Sprintf("%s in %s blocks (estimated) beyond the requested size", report.Bytes(wasted), report.Count(int64(count)))
-	severity, bad := waste(bytes, float64(p.After.Stats.Memory.LiveAllocated))
+	severity, bad := wasteSeverity(bytes, float64(p.After.Stats.Memory.LiveAllocated))
 	if !bad {
 		return seen, nil, nil
 	}
@@ -117,14 +118,14 @@ func overAlignment(p Pair) (string, *Finding, error) {
 		},
 		Places: "Bytes beyond the requested size, in live blocks",
 	}
-	over := excess(p.After)
-	finding.Sites = sites(p.After, p.After.Heap, over)
+	over := excessWeight(p.After)
+	finding.Sites = topSites(p.After, p.After.Heap, over)
 	return seen, finding, nil
 }
 
-// excess weighs a row by the bytes beyond the requested size. The requested size is rounded up, so the result is a
-// lower bound.
-func excess(s *Snapshot) weigh {
+// excessWeight weighs a row by the bytes beyond the requested size. The requested size is rounded up, so the result is
+// a lower bound.
+func excessWeight(s *Snapshot) weightFunc {
 	objects := value(s.Heap, "inuse_objects")
 	return func(row *sample) float64 {
 		asked := label(row, "asked")
@@ -136,7 +137,7 @@ func excess(s *Snapshot) weigh {
 }
 
 func oversized(s *Snapshot) (bytes, count float64) {
-	over, objects := excess(s), value(s.Heap, "inuse_objects")
+	over, objects := excessWeight(s), value(s.Heap, "inuse_objects")
 	for _, row := range s.Heap.Sample {
 		if w := over(row); w > 0 {
 			bytes += w

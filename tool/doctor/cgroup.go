@@ -102,9 +102,9 @@ func memoryMounts(mounts string, v2 bool) []cgroupMount {
 
 // limitsOf reads the directory of one group. Page cache does not count as used, because the kernel drops it before it
 // kills processes.
-func limitsOf(folder, group string) []Limit {
+func limitsOf(dir, group string) []Limit {
 	read := func(name string) string {
-		data, _ := os.ReadFile(filepath.Join(folder, name))
+		data, _ := os.ReadFile(filepath.Join(dir, name))
 		return strings.TrimSpace(string(data))
 	}
 	const unlimited = 1 << 60 // v1 writes a number near 2^63

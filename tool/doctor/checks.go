@@ -12,8 +12,8 @@ import (
 var checks = []Check{
 	{"purge-storm", "page faults because memory is purged too soon", Rate, purgeStorm},
 	{"fragmentation", "half-empty spans", State, fragmentation},
-	{"only-frees", "threads that only free blocks of other threads", Rate, onlyFrees},
-	{"hoarding", "free memory cached by idle threads", Rate, hoarding},
+	{"only-frees", "threads that only free blocks of other threads", Rate, onlyFreeingThreads},
+	{"hoarding", "free memory cached by idle threads", Rate, idleThreadCaches},
 	{"huge-pages", "unused memory in huge pages", State, hugePages},
 	{"realloc-copies", "growing blocks that are copied", Rate, reallocCopies},
 	{"over-alignment", "blocks far larger than requested", State, overAlignment},
@@ -23,10 +23,10 @@ var checks = []Check{
 }
 
 // Checks lists the names of the checks and what they examine.
-func Checks() []Look {
-	var list []Look
+func Checks() []CheckResult {
+	var list []CheckResult
 	for _, check := range checks {
-		list = append(list, Look{ID: check.ID, What: check.What})
+		list = append(list, CheckResult{ID: check.ID, Title: check.What})
 	}
 	return list
 }
@@ -38,8 +38,8 @@ var (
 	errNoKind     = errors.New("the process's library does not provide heap profiles")
 )
 
-// noProfile explains why a snapshot has no heap profile.
-func noProfile(s *Snapshot) error {
+// missingProfile explains why a snapshot has no heap profile.
+func missingProfile(s *Snapshot) error {
 	switch {
 	case strings.Contains(s.NoHeap, "minimal"):
 		return errNoProfile
@@ -52,8 +52,8 @@ func noProfile(s *Snapshot) error {
 	return fmt.Errorf("no heap profile could be taken: %s", s.NoHeap)
 }
 
-// waste rates the severity of this many wasted resident bytes. It returns false if the waste is acceptable.
-func waste(bytes, rss float64) (Severity, bool) {
+// wasteSeverity rates the severity of this many wasted resident bytes. It returns false if the waste is acceptable.
+func wasteSeverity(bytes, rss float64) (Severity, bool) {
 	switch {
 	case bytes < wasteBytes || bytes < wasteShare*rss:
 		return "", false
@@ -66,9 +66,9 @@ func waste(bytes, rss float64) (Severity, bool) {
 // percent formats a share for people: "34 %".
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-func ratio(part, whole float64) float64 {
-	if whole <= 0 {
+func ratio(part, total float64) float64 {
+	if total <= 0 {
 		return 0
 	}
-	return part / whole
+	return part / total
 }

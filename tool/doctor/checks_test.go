@@ -18,7 +18,7 @@ func healthy() Pair {
 		return &Snapshot{
 			Stats: &attach.Stats{
 				PID: 42, TimeNS: seconds * 1e9,
-				Memory: attach.Memory{RSS: 200 * mib, Live: 150 * mib, Cached: 10 * mib, Fragmentation: 10 * mib, Metadata: mib, NotOurs: 29 * mib,
+				Memory: attach.Memory{RSS: 200 * mib, Live: 150 * mib, Cached: 10 * mib, Fragmentation: 10 * mib, Metadata: mib, Foreign: 29 * mib,
 					LiveAllocated: 150 * mib, Dirty: 5 * mib},
 				Sampling: attach.Sampling{Interval: 512 * kib, Samples: 1000, LiveSamples: 300, Truncated: 10, Broken: 10},
 				System: attach.System{MinorFaults: 1000 * seconds, RefaultBytes: mib * seconds, RefaultDelayedBytes: mib * seconds, Calls: attach.Calls{
@@ -110,13 +110,13 @@ func (s *Snapshot) fragmented(mebibytes int64) {
 	s.Stats.Spans.OwnedBytes = 200 * mib
 }
 
-func TestNothingIsFoundInAHealthyProcess(t *testing.T) {
+func TestNoFindingsInAHealthyProcess(t *testing.T) {
 	d := Examine(healthy(), All)
-	if len(d.Findings) != 0 || len(d.Looks) != len(checks) || d.Seconds != 10 {
+	if len(d.Findings) != 0 || len(d.Checks) != len(checks) || d.Seconds != 10 {
 		t.Errorf("%+v", d)
 	}
-	for _, look := range d.Looks {
-		if look.Missing != "" || look.Seen == "" {
+	for _, look := range d.Checks {
+		if look.Missing != "" || look.Text == "" {
 			t.Errorf("%+v", look)
 		}
 	}
@@ -295,7 +295,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-func TestFindingsNameTheirPlaces(t *testing.T) {
+func TestFindingsNameTheirSites(t *testing.T) {
 	alloc := func(n, bytes int64) []int64 { return []int64{n, bytes, 0, 0} }
 	inuse := func(n, bytes int64) []int64 { return []int64{n, bytes, n, bytes} }
 	for _, test := range []struct {
@@ -354,7 +354,7 @@ func TestFindingsNameTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestHiddenFunctionsAreNoPlaces(t *testing.T) {
+func TestHiddenFunctionsAreNoSites(t *testing.T) {
 	d := Examine(healthy().change(func(s *Snapshot, _ int64) {
 		s.Limits[1].Used = 380 * mib
 		s.Hide = regexp.MustCompile("^z?malloc")
@@ -366,12 +366,12 @@ func TestHiddenFunctionsAreNoPlaces(t *testing.T) {
 }
 
 // Missing data is reported and causes no finding.
-func TestMissingFacts(t *testing.T) {
+func TestMissingDataIsReported(t *testing.T) {
 	d := Examine(healthy().change(func(s *Snapshot, _ int64) {
 		s.Threads, s.Tasks, s.Memory, s.Limits, s.Heap, s.Remote, s.Options = nil, nil, nil, nil, nil, nil, nil
 	}), All)
 	missing := map[string]bool{}
-	for _, look := range d.Looks {
+	for _, look := range d.Checks {
 		missing[look.ID] = look.Missing != ""
 	}
 	if len(d.Findings) != 0 || !missing["only-frees"] || !missing["hoarding"] || !missing["huge-pages"] || !missing["memory-limit"] ||
@@ -437,23 +437,23 @@ func TestDiagnosisHasTheMappings(t *testing.T) {
 	d := Examine(p, All)
 	later := healthy()
 	later.After.Mappings = &attach.Mappings{Count: 300, Limit: 1000}
-	d.Worse(Examine(later, State))
+	d.MergeWorse(Examine(later, State))
 	later.After.Mappings = nil
-	d.Worse(Examine(later, State))
+	d.MergeWorse(Examine(later, State))
 	text, err := json.Marshal(d)
 	if err != nil || !strings.Contains(string(text), `"mappings":{"count":300,"limit":1000}`) {
 		t.Errorf("%s %v", text, err)
 	}
 }
 
-func TestNoProfileSaysWhy(t *testing.T) {
+func TestMissingProfileHasAReason(t *testing.T) {
 	missing := func(change func(*Snapshot)) string {
 		p := healthy()
 		for _, s := range []*Snapshot{p.Before, p.After} {
 			s.Heap = nil
 			change(s)
 		}
-		for _, look := range Examine(p, All).Looks {
+		for _, look := range Examine(p, All).Checks {
 			if look.ID == "over-alignment" {
 				return look.Missing
 			}

@@ -111,20 +111,20 @@ type Finding struct {
 	Sites    []Site   `json:"sites,omitempty"`  // the largest first
 }
 
-// Look is the data that a check examined, even without a finding.
-type Look struct {
-	ID   string `json:"id"`
-	What string `json:"what"`
-	Seen string `json:"seen"`
+// CheckResult is the data that a check examined, even without a finding.
+type CheckResult struct {
+	ID    string `json:"id"`
+	Title string `json:"what"`
+	Text  string `json:"seen"`
 	// Missing is the reason why the check could not run, or "".
 	Missing string `json:"missing,omitempty"`
 }
 
 // Diagnosis is the result of all checks.
 type Diagnosis struct {
-	Seconds  float64   `json:"seconds"` // the time between the snapshots
-	Findings []Finding `json:"findings"`
-	Looks    []Look    `json:"looked_at"`
+	Seconds  float64       `json:"seconds"` // the time between the snapshots
+	Findings []Finding     `json:"findings"`
+	Checks   []CheckResult `json:"looked_at"`
 	// Mappings is nil if the kernel does not report them.
 	Mappings *attach.Mappings `json:"mappings,omitempty"`
 }
@@ -145,24 +145,24 @@ const (
 type Check struct {
 	ID, What string
 	Kind     Kind
-	// Judge returns the data that it examined, and a finding or nil. The error is the reason why it cannot judge.
-	Judge func(Pair) (seen string, finding *Finding, err error)
+	// Evaluate returns the data that it examined, and a finding or nil. The error is the reason why it cannot judge.
+	Evaluate func(Pair) (seen string, finding *Finding, err error)
 }
 
 // Examine runs the checks of these kinds.
 func Examine(p Pair, kinds Kind) *Diagnosis {
-	d := &Diagnosis{Seconds: p.Seconds(), Findings: []Finding{}, Looks: []Look{}, Mappings: p.After.Mappings}
+	d := &Diagnosis{Seconds: p.Seconds(), Findings: []Finding{}, Checks: []CheckResult{}, Mappings: p.After.Mappings}
 	for _, check := range checks {
 		if check.Kind&kinds == 0 {
 			continue
 		}
-		look := Look{ID: check.ID, What: check.What}
-		seen, finding, err := check.Judge(p)
+		result := CheckResult{ID: check.ID, Title: check.What}
+		seen, finding, err := check.Evaluate(p)
 		if err != nil {
-			look.Missing = err.Error()
+			result.Missing = err.Error()
 		}
-		look.Seen = seen
-		d.Looks = append(d.Looks, look)
+		result.Text = seen
+		d.Checks = append(d.Checks, result)
 		if finding != nil {
 			finding.ID = check.ID
 			d.Findings = append(d.Findings, *finding)
@@ -172,8 +172,8 @@ func Examine(p Pair, kinds Kind) *Diagnosis {
 	return d
 }
 
-// Worse takes over from other the findings that are worse, and the checks that are missing in d.
-func (d *Diagnosis) Worse(other *Diagnosis) {
+// MergeWorse takes over from other the findings that are worse, and the checks that are missing in d.
+func (d *Diagnosis) MergeWorse(other *Diagnosis) {
 	d.Seconds = max(d.Seconds, other.Seconds)
 	if other.Mappings != nil {
 		d.Mappings = other.Mappings // the latest ones
@@ -187,13 +187,13 @@ func (d *Diagnosis) Worse(other *Diagnosis) {
 			d.Findings[at] = finding
 		}
 	}
-	for _, look := range other.Looks {
-		at := slices.IndexFunc(d.Looks, func(l Look) bool { return l.ID == look.ID })
+	for _, result := range other.Checks {
+		at := slices.IndexFunc(d.Checks, func(l CheckResult) bool { return l.ID == result.ID })
 		switch {
 		case at < 0:
-			d.Looks = append(d.Looks, look)
-		case look.Missing == "":
-			d.Looks[at] = look // the latest one
+			d.Checks = append(d.Checks, result)
+		case result.Missing == "":
+			d.Checks[at] = result // the latest one
 		}
 	}
 	d.sort()
@@ -210,5 +210,5 @@ func (d *Diagnosis) sort() {
 		}
 		return order(a.ID) - order(b.ID)
 	})
-	slices.SortStableFunc(d.Looks, func(a, b Look) int { return order(a.ID) - order(b.ID) })
+	slices.SortStableFunc(d.Checks, func(a, b CheckResult) int { return order(a.ID) - order(b.ID) })
 }

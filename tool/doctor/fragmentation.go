@@ -17,23 +17,23 @@ import (
 func fragmentation(p Pair) (string, *Finding, error) {
 	wasted := min(float64(p.After.Stats.Memory.Fragmentation), float64(p.Before.Stats.Memory.Fragmentation))
 	if p.After.Stats.Memory.Unused == nil { // an older library counts the unused memory as fragmentation
-		wasted = max(0, wasted-bloat(p.After))
+		wasted = max(0, wasted-unusedHugePageBytes(p.After))
 	}
 	rss := float64(p.After.Stats.Memory.RSS)
 	seen := fmt.Sprintf("%s resident between live blocks (%s of RSS)", report.Bytes(wasted), percent(ratio(wasted, rss)))
-	if class, free := emptiest(p.After.Stats); class.Size != 0 {
+	if class, free := classWithMostFree(p.After.Stats); class.Size != 0 {
 		seen += fmt.Sprintf("; most in blocks of %s bytes: %s free, %s live", report.Count(class.Size), report.Bytes(free),
 			report.Bytes(float64(class.Live*class.Size)))
 	}
-	if _, bad := waste(wasted, rss); !bad {
+	if _, bad := wasteSeverity(wasted, rss); !bad {
 		return seen, nil, nil
 	}
 	classes := halfEmpty(p)
-	severity, bad := waste(min(freeInBoth(p, classes), wasted), rss)
+	severity, bad := wasteSeverity(min(freeInBoth(p, classes), wasted), rss)
 	if !bad {
 		return seen, pinned(p, wasted), nil
 	}
-	classes = mostOf(classes)
+	classes = dominantClasses(classes)
 	bytes := min(freeInBoth(p, classes), wasted)
 	finding := &Finding{
 		Severity: severity, Value: bytes,
@@ -46,7 +46,7 @@ func fragmentation(p Pair) (string, *Finding, error) {
 		},
 	}
 	finding.Title, finding.Figure = halfEmptyText(classes, bytes)
-	finding.Places, finding.Sites = keepers(p.After, classes)
+	finding.Places, finding.Sites = pinningSites(p.After, classes)
 	return seen, finding, nil
 }
 
@@ -71,13 +71,13 @@ func freeInBoth(p Pair, classes []attach.SizeClass) (bytes float64) {
 	return bytes
 }
 
-// mostOf returns only the first class if it has most of the free bytes, else all classes.
-func mostOf(classes []attach.SizeClass) []attach.SizeClass {
+// dominantClasses returns only the first class if it has most of the free bytes, else all classes.
+func dominantClasses(classes []attach.SizeClass) []attach.SizeClass {
 	var all int64
 	for _, c := range classes {
 		all += c.Free * c.Size
 	}
-	if first := classes[0]; float64(first.Free*first.Size) >= mostOfClasses*float64(all) {
+	if first := classes[0]; float64(first.Free*first.Size) >= dominantClassShare*float64(all) {
 		return classes[:1]
 	}
 	return classes
@@ -100,16 +100,16 @@ func halfEmptyText(classes []attach.SizeClass, bytes float64) (title, figure str
 		report.Bytes(float64(live)), report.Count(spans), percent(ratio(float64(free), float64(free+used))))
 }
 
-// placeSize identifies blocks of one size that one site allocates.
-type placeSize struct {
-	place string
-	size  int64
+// siteSize identifies blocks of one size that one site allocates.
+type siteSize struct {
+	site string
+	size int64
 }
 
-// placeSizes sums the rows by site and size.
-func placeSizes(s *Snapshot, p *profile.Profile, by weigh) map[placeSize]float64 {
-	sums := map[placeSize]float64{}
-	eachPlace(s, p, by, func(place string, _ []string, size int64, weight float64) { sums[placeSize{place, size}] += weight })
+// siteSizes sums the rows by site and size.
+func siteSizes(s *Snapshot, p *profile.Profile, by weightFunc) map[siteSize]float64 {
+	sums := map[siteSize]float64{}
+	eachSite(s, p, by, func(site string, _ []string, size int64, weight float64) { sums[siteSize{site, size}] += weight })
 	return sums
 }
 
@@ -117,7 +117,7 @@ func placeSizes(s *Snapshot, p *profile.Profile, by weigh) map[placeSize]float64
 const sampleParts = 1000
 
 // samplesOf weighs a row by its number of samples, computed from the number of blocks that they represent.
-func samplesOf(p *profile.Profile) weigh {
+func samplesOf(p *profile.Profile) weightFunc {
 	blocks := value(p, "fragmentation_objects")
 	return func(row *sample) float64 {
 		size, interval := float64(label(row, "bytes")), float64(cmp.Or(label(row, "interval"), p.Period))
@@ -131,65 +131,65 @@ func samplesOf(p *profile.Profile) weigh {
 // pin holds the memory next to the blocks of one site that is free in both snapshots. It counts only sizes for which
 // more memory is free next to the blocks than they hold.
 type pin struct {
-	place   string
+	site    string
 	bytes   float64
-	surely  float64 // minus two standard errors
+	certain float64 // minus two standard errors
 	samples float64
 }
 
 // mostPinned finds the site with the largest certain value.
-func mostPinned(p Pair) (most pin) {
-	free := func(s *Snapshot) map[placeSize]float64 {
+func mostPinned(p Pair) (largest pin) {
+	free := func(s *Snapshot) map[siteSize]float64 {
 		if s.Fragmentation == nil {
 			return nil
 		}
 		space := value(s.Fragmentation, "fragmentation_space")
-		return placeSizes(s, s.Fragmentation, func(row *sample) float64 { return float64(space(row)) })
+		return siteSizes(s, s.Fragmentation, func(row *sample) float64 { return float64(space(row)) })
 	}
 	before, after := free(p.Before), free(p.After)
 	if len(before) == 0 || len(after) == 0 {
-		return most
+		return largest
 	}
-	held := map[placeSize]float64{}
+	held := map[siteSize]float64{}
 	if p.After.Heap != nil {
 		inuse := value(p.After.Heap, "inuse_space")
-		held = placeSizes(p.After, p.After.Heap, func(row *sample) float64 { return float64(inuse(row)) })
+		held = siteSizes(p.After, p.After.Heap, func(row *sample) float64 { return float64(inuse(row)) })
 	}
-	samples := placeSizes(p.After, p.After.Fragmentation, samplesOf(p.After.Fragmentation))
+	samples := siteSizes(p.After, p.After.Fragmentation, samplesOf(p.After.Fragmentation))
 	pins := map[string]pin{}
 	for at, bytes := range after {
 		if bytes < fragmentedFreeToLive*held[at] {
 			continue
 		}
-		one := pins[at.place]
-		one.place = at.place
+		one := pins[at.site]
+		one.site = at.site
 		one.bytes += min(bytes, before[at])
 		one.samples += samples[at] / sampleParts
-		pins[at.place] = one
+		pins[at.site] = one
 	}
 	for _, one := range pins {
-		one.surely = one.bytes * (1 - 2/math.Sqrt(max(one.samples, 1)))
-		if one.surely > most.surely || one.surely == most.surely && one.place < most.place {
-			most = one
+		one.certain = one.bytes * (1 - 2/math.Sqrt(max(one.samples, 1)))
+		if one.certain > largest.certain || one.certain == largest.certain && one.site < largest.site {
+			largest = one
 		}
 	}
-	return most
+	return largest
 }
 
 // pinned finds memory in classes that are not half empty as a whole, if the blocks of one site keep much of the free
 // memory in them.
 func pinned(p Pair, wasted float64) *Finding {
-	most := mostPinned(p)
-	severity, bad := waste(min(most.surely, wasted), float64(p.After.Stats.Memory.RSS))
+	largest := mostPinned(p)
+	severity, bad := wasteSeverity(min(largest.certain, wasted), float64(p.After.Stats.Memory.RSS))
 	if !bad {
 		return nil
 	}
-	bytes := min(most.bytes, wasted)
+	bytes := min(largest.bytes, wasted)
 	found := pinning(p.After, nil)
 	return &Finding{
 		Severity: severity, Value: bytes,
 		Title:  "Blocks from one place keep spans half empty",
-		Figure: fmt.Sprintf("about %s of free blocks are in spans kept by the blocks of %s", report.Bytes(bytes), most.place),
+		Figure: fmt.Sprintf("about %s of free blocks are in spans kept by the blocks of %s", report.Bytes(bytes), largest.site),
 		Why: "A span's pages can be returned to the OS only where no live block touches them. Elsewhere the spans of these sizes are well " +
 			"filled; here most blocks that were allocated together have been freed, and these remain.",
 		Change: []string{
@@ -197,21 +197,21 @@ func pinned(p Pair, wasted float64) *Finding {
 			"copy the remaining blocks to new ones once most of their neighbours have been freed",
 			"no option changes this: the blocks would have to move",
 		},
-		Places: placesPinning, Sites: found,
+		Places: pinningProfile, Sites: found,
 	}
 }
 
-const placesPinning = "Live blocks that keep the pages, by the free memory next to them (estimated)"
+const pinningProfile = "Live blocks that keep the pages, by the free memory next to them (estimated)"
 
-// keepers returns the sites whose blocks keep the spans of the classes. They are ordered by the free memory next to
-// them, or, if no profile has it, by the bytes they hold.
-func keepers(s *Snapshot, classes []attach.SizeClass) (places string, found []Site) {
+// pinningSites returns the sites whose blocks keep the spans of the classes. They are ordered by the free memory next
+// to them, or, if no profile has it, by the bytes they hold.
+func pinningSites(s *Snapshot, classes []attach.SizeClass) (sites string, found []Site) {
 	if found = pinning(s, classes); found != nil || s.Heap == nil {
-		return placesPinning, found
+		return pinningProfile, found
 	}
 	inuse := value(s.Heap, "inuse_space")
 	return "Live blocks of these sizes that keep the pages (estimated)",
-		sites(s, s.Heap, of(classes, func(row *sample) float64 { return float64(inuse(row)) }))
+		topSites(s, s.Heap, onlyClasses(classes, func(row *sample) float64 { return float64(inuse(row)) }))
 }
 
 // pinning returns the sites, ordered by the free memory in the spans that their blocks keep. It is limited to these
@@ -221,11 +221,11 @@ func pinning(s *Snapshot, classes []attach.SizeClass) []Site {
 		return nil
 	}
 	free := value(s.Fragmentation, "fragmentation_space")
-	return sites(s, s.Fragmentation, of(classes, func(row *sample) float64 { return float64(free(row)) }))
+	return topSites(s, s.Fragmentation, onlyClasses(classes, func(row *sample) float64 { return float64(free(row)) }))
 }
 
-// of weighs only blocks of these classes, or all blocks if the list is empty.
-func of(classes []attach.SizeClass, by weigh) weigh {
+// onlyClasses weighs only blocks of these classes, or all blocks if the list is empty.
+func onlyClasses(classes []attach.SizeClass, by weightFunc) weightFunc {
 	return func(row *sample) float64 {
 		size := label(row, "bytes")
 		if len(classes) != 0 && !slices.ContainsFunc(classes, func(c attach.SizeClass) bool { return c.Size == size }) {
@@ -235,8 +235,8 @@ func of(classes []attach.SizeClass, by weigh) weigh {
 	}
 }
 
-// emptiest returns the class with the most free bytes in spans that have live blocks.
-func emptiest(s *attach.Stats) (class attach.SizeClass, free float64) {
+// classWithMostFree returns the class with the most free bytes in spans that have live blocks.
+func classWithMostFree(s *attach.Stats) (class attach.SizeClass, free float64) {
 	for _, c := range s.SizeClasses {
 		if bytes := float64(c.Free * c.Size); c.Live > 0 && bytes > free {
 			class, free = c, bytes

@@ -11,7 +11,7 @@ import (
 
 // A group outside the mounted hierarchy has the limit that the process reports. An unknown limit is not the same as no
 // limit.
-func TestALimitThatOnlyTheProcessSees(t *testing.T) {
+func TestLimitVisibleOnlyToTheProcess(t *testing.T) {
 	if got := ownLimit(attach.Pressure{Limit: 1000, Usage: 900}); len(got) != 1 || got[0].Bytes != 1000 || got[0].Used != 900 {
 		t.Errorf("%+v", got)
 	}

@@ -10,7 +10,7 @@ import (
 // purgeStorm finds memory that is purged and reused at once, so that each page costs a fault and a system call.
 func purgeStorm(p Pair) (string, *Finding, error) {
 	given := p.perSecond(func(s *attach.Stats) int64 { return s.System.Calls.Purged() })
-	wanted := p.wantedAgain()
+	wanted := p.reusedBytes()
 	again := wanted.delayed + wanted.atOnce + wanted.holes
 	faults := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults })
 	seen := fmt.Sprintf("%s/s purged, %s/s of it reused soon, %s page faults/s", report.Bytes(given), report.Bytes(again),
@@ -37,30 +37,30 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 			finding.Places += ", in blocks of a page and more"
 			by = largeOnly(by)
 		}
-		finding.Sites = sites(p.After, p.After.Heap, by)
+		finding.Sites = topSites(p.After, p.After.Heap, by)
 	}
 	return seen, finding, nil
 }
 
-// wanted holds the rate of memory that was purged and reused, in bytes per second, by the change that would have kept
+// reused holds the rate of memory that was purged and reused, in bytes per second, by the change that would have kept
 // it.
-type wanted struct {
+type reused struct {
 	delayed float64 // a longer delay, or a larger cache
 	atOnce  float64 // no delay would help: purged when it was freed, on request, or because memory was short
 	holes   float64 // idle holes in spans: purged without a request
 }
 
-func (p Pair) wantedAgain() wanted {
+func (p Pair) reusedBytes() reused {
 	delayed := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultDelayedBytes })
 	all := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultBytes })
 	// A large block that is never touched costs only two system calls.
 	touched := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults }) * pageBytes
-	return wanted{delayed, min(all-delayed, touched), p.perSecond(func(s *attach.Stats) int64 { return s.Purge.HoleRefilled })}
+	return reused{delayed, min(all-delayed, touched), p.perSecond(func(s *attach.Stats) int64 { return s.Purge.HoleRefilled })}
 }
 
 const pageBytes = 4 * kib
 
-func largeOnly(by weigh) weigh {
+func largeOnly(by weightFunc) weightFunc {
 	return func(s *sample) float64 {
 		if label(s, "bytes") < pageBytes {
 			return 0
@@ -69,8 +69,8 @@ func largeOnly(by weigh) weigh {
 	}
 }
 
-// givenBack returns the rate of memory that was purged for this reason, in bytes per second.
-func (p Pair) givenBack(reason string) float64 {
+// purgedBytes returns the rate of memory that was purged for this reason, in bytes per second.
+func (p Pair) purgedBytes(reason string) float64 {
 	return p.perSecond(func(s *attach.Stats) int64 {
 		sum := int64(0)
 		for _, c := range s.System.Calls {
@@ -83,7 +83,7 @@ func (p Pair) givenBack(reason string) float64 {
 }
 
 // purgeAdvice depends on the reason of the purges and on the options of the process.
-func purgeAdvice(p Pair, w wanted) []string {
+func purgeAdvice(p Pair, w reused) []string {
 	pid := p.After.Stats.PID
 	reuse := "keep and reuse the buffers, at the places below"
 	delay, chosen := p.option("purge_delay")
@@ -91,15 +91,15 @@ func purgeAdvice(p Pair, w wanted) []string {
 		delay = p.After.Stats.Purge.DelayMS
 	}
 	ratio, _ := p.option("free_ratio")
-	asked, short := p.givenBack("asked"), p.givenBack("pressure")
+	asked, short := p.purgedBytes("asked"), p.purgedBytes("pressure")
 	switch mode := p.After.Options["purge"]; {
 	case w.holes > w.delayed+w.atOnce:
 		return []string{"pages between live blocks: `malloc_trim`, `seemalloc purge` and memory pressure purge them immediately; without these, " +
 			"the delay increases with the amount that is reused", fmt.Sprintf("`seemalloc set %d purge=never` keeps them until a purge is requested", pid)}
-	case w.atOnce > w.delayed && asked > short && asked > p.givenBack("decay"):
+	case w.atOnce > w.delayed && asked > short && asked > p.purgedBytes("decay"):
 		return []string{"the program, or another tool, requests it (malloc_trim, seemalloc_purge, `seemalloc purge`): without requests, memory that is " +
 			"unused for a second is returned automatically; `seemalloc trace` shows the requests", reuse}
-	case w.atOnce > w.delayed && short > p.givenBack("decay"):
+	case w.atOnce > w.delayed && short > p.purgedBytes("decay"):
 		return []string{"memory is short: raise the limit of the memory cgroup, or option heap_soft_limit if that limit was reached", reuse}
 	case mode == "eager":
 		return []string{fmt.Sprintf("option purge:eager: use purge:balanced, the default (`seemalloc set %d purge=balanced`)", pid), reuse}

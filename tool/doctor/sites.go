@@ -27,8 +27,8 @@ type Site struct {
 // sample is a row of a profile.
 type sample = profile.Sample
 
-// weigh returns the weight of a sample. Rows with weight 0 are not sites.
-type weigh func(*sample) float64
+// weightFunc returns the weight of a sample. Rows with weight 0 are not sites.
+type weightFunc func(*sample) float64
 
 // value returns a function that reads the named value of a sample, or 0 if the profile has no such value.
 func value(p *profile.Profile, name string) func(*sample) int64 {
@@ -67,7 +67,7 @@ func rowKey(p *profile.Profile, s *sample) string {
 }
 
 // growth weighs a row by the growth of a value since before, per second.
-func growth(before, after *profile.Profile, name string, seconds float64) weigh {
+func growth(before, after *profile.Profile, name string, seconds float64) weightFunc {
 	had := map[string]int64{}
 	old, now := value(before, name), value(after, name)
 	for _, s := range before.Sample {
@@ -85,10 +85,10 @@ func growth(before, after *profile.Profile, name string, seconds float64) weigh 
 	return func(s *sample) float64 { return grown[s] }
 }
 
-// sites sums the rows by location, the largest first.
-func sites(snapshot *Snapshot, p *profile.Profile, by weigh) []Site {
+// topSites sums the rows by location, the largest first.
+func topSites(snapshot *Snapshot, p *profile.Profile, by weightFunc) []Site {
 	found := map[string]*Site{}
-	total := eachPlace(snapshot, p, by, func(place string, stack []string, size int64, weight float64) {
+	total := eachSite(snapshot, p, by, func(place string, stack []string, size int64, weight float64) {
 		site := found[place]
 		if site == nil {
 			site = &Site{Place: place}
@@ -102,9 +102,9 @@ func sites(snapshot *Snapshot, p *profile.Profile, by weigh) []Site {
 	return largest(found, total)
 }
 
-// eachPlace symbolizes the rows with a weight and calls f for each of them with its location, the size of its blocks
+// eachSite symbolizes the rows with a weight and calls f for each of them with its location, the size of its blocks
 // and its weight. It returns the sum of the weights.
-func eachPlace(snapshot *Snapshot, p *profile.Profile, by weigh, f func(place string, stack []string, size int64, weight float64)) float64 {
+func eachSite(snapshot *Snapshot, p *profile.Profile, by weightFunc, f func(place string, stack []string, size int64, weight float64)) float64 {
 	if p == nil {
 		return 0
 	}
@@ -118,14 +118,14 @@ func eachPlace(snapshot *Snapshot, p *profile.Profile, by weigh, f func(place st
 	_ = named.RemoveUninteresting()
 	for _, s := range named.Sample {
 		stack := places(s, snapshot.Hide)
-		f(placeOf(stack), stack, label(s, "bytes"), float64(s.Value[0]))
+		f(siteFrame(stack), stack, label(s, "bytes"), float64(s.Value[0]))
 	}
 	return total
 }
 
 // weighed returns a profile of the rows with a weight, which is their only value. It is a copy because symbolizing
 // takes time and modifies the profile.
-func weighed(p *profile.Profile, by weigh) (named *profile.Profile, total float64) {
+func weighed(p *profile.Profile, by weightFunc) (named *profile.Profile, total float64) {
 	less := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "weight", Unit: "bytes"}}, PeriodType: p.PeriodType, Period: p.Period,
 		Mapping: p.Mapping, Location: p.Location, Function: p.Function, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames,
@@ -160,7 +160,7 @@ func largest(found map[string]*Site, total float64) []Site {
 		}
 		return strings.Compare(a.Place, b.Place)
 	})
-	return list[:min(len(list), mostSites)]
+	return list[:min(len(list), maxSites)]
 }
 
 // places lists a row's functions, innermost first, without the hidden ones.
@@ -186,5 +186,5 @@ func places(s *sample, hide *regexp.Regexp) []string {
 	return list
 }
 
-// placeOf skips the functions between the program and the allocator.
-func placeOf(stack []string) string { return stack[report.Inner(stack)] }
+// siteFrame skips the functions between the program and the allocator.
+func siteFrame(stack []string) string { return stack[report.Inner(stack)] }

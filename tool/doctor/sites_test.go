@@ -48,7 +48,7 @@ func TestGrowthOfRowsOfOneKey(t *testing.T) {
 }
 
 // A library that is unloaded between the two snapshots has its stacks at other addresses afterwards.
-func TestNothingGrowsBecauseALibraryGoes(t *testing.T) {
+func TestUnloadingALibraryIsNoGrowth(t *testing.T) {
 	look := func(start uint64) *profile.Profile {
 		p := madeProfile([]string{"alloc_space"}, []row{{function: "gone", bytes: 128, values: []int64{5000}}})
 		mapping := &profile.Mapping{ID: 1, Start: start, Limit: start + 0x1000, Offset: 0x2000, BuildID: "af01"}

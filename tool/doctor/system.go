@@ -51,7 +51,7 @@ func memoryLimit(p Pair) (string, *Finding, error) {
 	if p.After.Heap != nil {
 		inuse := value(p.After.Heap, "inuse_space")
 		finding.Places = "Places that hold the live bytes"
-		finding.Sites = sites(p.After, p.After.Heap, func(s *sample) float64 { return float64(inuse(s)) })
+		finding.Sites = topSites(p.After, p.After.Heap, func(s *sample) float64 { return float64(inuse(s)) })
 	}
 	return used, finding, nil
 }
@@ -107,7 +107,7 @@ func samplesLost(p Pair) (string, *Finding, error) {
 	var figures, change []string
 	severity := Note
 	many := func(count int64) bool {
-		return s.Samples >= leastSamples && float64(count) >= incompleteShare*float64(s.Samples)
+		return s.Samples >= minSamples && float64(count) >= incompleteShare*float64(s.Samples)
 	}
 	if s.Dropped > 0 {
 		figures = append(figures, fmt.Sprintf("%s samples dropped for lack of memory, %s recorded", report.Count(s.Dropped), report.Count(s.Samples)))

@@ -15,9 +15,9 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// Take takes a snapshot of a process. Data that an older library does not report is not an error, except for the
-// statistics. pid is 0 if only the socket is known.
-func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
+// TakeSnapshot takes a snapshot of a process. Data that an older library does not report is not an error, except for
+// the statistics. pid is 0 if only the socket is known.
+func TakeSnapshot(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	stats, err := attach.FetchStats(c)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	if s.Threads, err = attach.FetchThreads(c); err != nil {
 		return nil, err
 	}
-	if s.Heap, s.NoHeap, err = askProfile(c, "heap", name); err != nil {
+	if s.Heap, s.NoHeap, err = requestProfile(c, "heap", name); err != nil {
 		return nil, err
 	}
 	if s.Remote, err = fetchProfile(c, "remote", name); err != nil {
@@ -51,12 +51,13 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 
 // fetchProfile returns nil without an error if the library does not provide this kind of profile.
 func fetchProfile(c *attach.Client, kind, name string) (*profile.Profile, error) {
-	p, _, err := askProfile(c, kind, name)
+	p, _, err := requestProfile(c, kind, name)
 	return p, err
 }
 
-// askProfile returns nil and the process's refusal if it does not provide this kind of profile, or cannot at present.
-func askProfile(c *attach.Client, kind, name string) (p *profile.Profile, refusal string, err error) {
+// requestProfile returns nil and the process's refusal if it does not provide this kind of profile, or cannot at
+// present.
+func requestProfile(c *attach.Client, kind, name string) (p *profile.Profile, refusal string, err error) {
 	data, err := c.Call("profile", kind)
 	var refused *attach.ServerError
 	if errors.As(err, &refused) {
@@ -101,12 +102,12 @@ func readTasks(pid int) map[int]Task {
 	}
 	tasks := map[int]Task{}
 	for _, entry := range entries {
-		folder := filepath.Join("task", entry.Name())
-		fields := strings.Fields(procFile(pid, filepath.Join(folder, "schedstat")))
+		dir := filepath.Join("task", entry.Name())
+		fields := strings.Fields(procFile(pid, filepath.Join(dir, "schedstat")))
 		if len(fields) == 0 {
 			continue
 		}
-		tid, name := taskStatus(procFile(pid, filepath.Join(folder, "status")))
+		tid, name := taskStatus(procFile(pid, filepath.Join(dir, "status")))
 		tasks[tid] = Task{Name: name, CPUNS: number(fields[0])}
 	}
 	if len(tasks) == 0 {

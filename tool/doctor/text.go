@@ -13,9 +13,9 @@ const (
 )
 
 // Text formats the diagnosis for people. who is its first words.
-func (d *Diagnosis) Text(who string) string {
+func (d *Diagnosis) Text(process string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, checked for %.1f s: ", who, d.Seconds)
+	fmt.Fprintf(&b, "%s, checked for %.1f s: ", process, d.Seconds)
 	if len(d.Findings) == 0 {
 		b.WriteString("nothing found\n")
 	} else {
@@ -25,7 +25,7 @@ func (d *Diagnosis) Text(who string) string {
 		fmt.Fprintf(&b, "\n%d. %s: %s  [%s]\n", i+1, strings.ToUpper(string(finding.Severity)), finding.Title, finding.ID)
 		b.WriteString(finding.text())
 	}
-	d.looks(&b)
+	d.checksText(&b)
 	return b.String()
 }
 
@@ -59,10 +59,10 @@ func (f *Finding) text() string {
 
 // callers returns the next few callers of the site's function.
 func (s *Site) callers() []string {
-	const most = 3
-	for i, place := range s.Stack {
-		if place == s.Place {
-			return s.Stack[i+1 : min(i+1+most, len(s.Stack))]
+	const limit = 3
+	for i, site := range s.Stack {
+		if site == s.Place {
+			return s.Stack[i+1 : min(i+1+limit, len(s.Stack))]
 		}
 	}
 	return nil
@@ -87,20 +87,20 @@ func paragraph(b *strings.Builder, head, left, text string) {
 	b.WriteString(line + "\n")
 }
 
-func (d *Diagnosis) looks(b *strings.Builder) {
+func (d *Diagnosis) checksText(b *strings.Builder) {
 	b.WriteString("\nChecked\n")
 	bad := map[string]bool{}
 	for _, finding := range d.Findings {
 		bad[finding.ID] = true
 	}
-	for _, look := range d.Looks {
-		state, text := "ok", look.Seen
+	for _, result := range d.Checks {
+		state, text := "ok", result.Text
 		switch {
-		case look.Missing != "":
-			state, text = "??", look.Missing
-		case bad[look.ID]:
+		case result.Missing != "":
+			state, text = "??", result.Missing
+		case bad[result.ID]:
 			state = "!!"
 		}
-		fmt.Fprintf(b, indent+"%s %-48s %s\n", state, look.What, text)
+		fmt.Fprintf(b, indent+"%s %-48s %s\n", state, result.Title, text)
 	}
 }

@@ -50,22 +50,22 @@ func (t thread) String() string {
 	return fmt.Sprintf("thread %d (%s)", t.TID, t.name)
 }
 
-// naming formats the first few of many threads.
-func naming(list []thread) string {
-	const most = 3
+// formatThreads formats the first few of many threads.
+func formatThreads(list []thread) string {
+	const limit = 3
 	var names []string
-	for _, t := range list[:min(len(list), most)] {
+	for _, t := range list[:min(len(list), limit)] {
 		names = append(names, t.String())
 	}
-	if len(list) > most {
-		names = append(names, fmt.Sprintf("%d more", len(list)-most))
+	if len(list) > limit {
+		names = append(names, fmt.Sprintf("%d more", len(list)-limit))
 	}
 	return strings.Join(names, ", ")
 }
 
-// onlyFrees finds a thread that frees blocks of other threads and allocates nothing, so that each block must be
-// returned to its owner.
-func onlyFrees(p Pair) (string, *Finding, error) {
+// onlyFreeingThreads finds a thread that frees blocks of other threads and allocates nothing, so that each block must
+// be returned to its owner.
+func onlyFreeingThreads(p Pair) (string, *Finding, error) {
 	if p.After.Threads == nil || p.Before.Threads == nil {
 		return "", nil, errOldLibrary
 	}
@@ -86,7 +86,7 @@ func onlyFrees(p Pair) (string, *Finding, error) {
 	slices.SortFunc(found, func(a, b thread) int { return int(b.remoteFrees - a.remoteFrees) })
 	finding := &Finding{
 		Severity: Note, Title: "Threads only free blocks of other threads",
-		Figure: fmt.Sprintf("%s blocks/s are freed by threads that allocate nothing: %s", report.Count(int64(sum)), naming(found)),
+		Figure: fmt.Sprintf("%s blocks/s are freed by threads that allocate nothing: %s", report.Count(int64(sum)), formatThreads(found)),
 		Value:  sum,
 		Why: "A freed block returns to its span, which belongs to the thread that allocated it. If another thread frees it, it has to " +
 			"be sent there, with cache misses on both processors. Memory does not grow because of that, but each such free costs several times as much as a local one.",
@@ -100,13 +100,13 @@ func onlyFrees(p Pair) (string, *Finding, error) {
 		finding.Severity = Warning
 	}
 	if p.Before.Remote != nil && p.After.Remote != nil {
-		finding.Sites = sites(p.After, p.After.Remote, growth(p.Before.Remote, p.After.Remote, "remote_free_space", p.Seconds()))
+		finding.Sites = topSites(p.After, p.After.Remote, growth(p.Before.Remote, p.After.Remote, "remote_free_space", p.Seconds()))
 	}
 	return seen, finding, nil
 }
 
-// hoarding finds idle threads that cache free memory that no other thread can use.
-func hoarding(p Pair) (string, *Finding, error) {
+// idleThreadCaches finds idle threads that cache free memory that no other thread can use.
+func idleThreadCaches(p Pair) (string, *Finding, error) {
 	switch {
 	case p.After.Threads == nil || p.Before.Threads == nil:
 		return "", nil, errOldLibrary
@@ -116,22 +116,22 @@ func hoarding(p Pair) (string, *Finding, error) {
 	var idle []thread
 	kept := 0.0
 	for _, t := range p.threads() {
-		if t.known && t.cpu < idleCPUShare && t.refills == 0 && t.Kept() > 0 {
+		if t.known && t.cpu < idleCPUShare && t.refills == 0 && t.CachedBytes() > 0 {
 			idle = append(idle, t)
-			kept += float64(t.Kept())
+			kept += float64(t.CachedBytes())
 		}
 	}
 	rss := float64(p.After.Stats.Memory.RSS)
 	seen := fmt.Sprintf("%s kept by %s (%s of RSS)", report.Bytes(kept), report.Plural(len(idle), "idle thread"), percent(ratio(kept, rss)))
-	severity, bad := waste(kept, rss)
+	severity, bad := wasteSeverity(kept, rss)
 	if !bad {
 		return seen, nil, nil
 	}
-	slices.SortFunc(idle, func(a, b thread) int { return int(b.Kept() - a.Kept()) })
+	slices.SortFunc(idle, func(a, b thread) int { return int(b.CachedBytes() - a.CachedBytes()) })
 	finding := &Finding{
 		Severity: severity, Title: "Idle threads keep free memory",
 		Figure: fmt.Sprintf("%s kept by %s that were idle for %.1f s: %s", report.Bytes(kept), report.Plural(len(idle), "thread"),
-			p.Seconds(), naming(idle)),
+			p.Seconds(), formatThreads(idle)),
 		Value: kept,
 		Why: "A thread keeps lists of free blocks and empty spans for its next allocations, for each size it has used. While it sleeps " +
 			"no other thread can use them.",

@@ -16,7 +16,7 @@ const (
 	wasteShare           = 0.10
 	severeWasteShare     = 0.50
 	fragmentedFreeToLive = 1.0  // of a size class: at least as many free bytes as live bytes
-	mostOfClasses        = 0.80 // share of the free memory in half-empty classes from which one class is named instead of all
+	dominantClassShare   = 0.80 // share of the free memory in half-empty classes from which one class is named instead of all
 
 	// Blocks of other threads freed per second by a thread that allocates nothing: 100,000 take about 1 % of a
 	// processor.
@@ -37,9 +37,9 @@ const (
 
 	// Share of samples with incomplete stacks, and the minimum number of samples for a verdict.
 	incompleteShare = 0.10
-	leastSamples    = 100
+	minSamples      = 100
 
 	// Maximum number of sites shown, and the minimum share of one site.
-	mostSites = 3
+	maxSites  = 3
 	siteShare = 0.05
 )

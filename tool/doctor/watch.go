@@ -12,8 +12,8 @@ type Watch struct {
 	rated               bool // at least one window has been judged
 }
 
-// shortestRate is the shortest time over which a rate is meaningful.
-const shortestRate = 400 * time.Millisecond
+// minRateWindow is the shortest time over which a rate is meaningful.
+const minRateWindow = 400 * time.Millisecond
 
 // Add adds the next snapshot. It symbolizes at once, because the process may end at any time.
 func (w *Watch) Add(s *Snapshot) {
@@ -35,7 +35,7 @@ func (w *Watch) take(d *Diagnosis) {
 		w.judged = d
 		return
 	}
-	w.judged.Worse(d)
+	w.judged.MergeWorse(d)
 }
 
 // Diagnosis returns the result, or nil if there were too few snapshots. The last window may be shorter if there is no
@@ -46,7 +46,7 @@ func (w *Watch) Diagnosis() *Diagnosis {
 	}
 	rest := Pair{w.anchor, w.last}
 	if !w.rated || rest.Seconds() >= w.Window.Seconds()/2 {
-		if rest.Seconds() < shortestRate.Seconds() {
+		if rest.Seconds() < minRateWindow.Seconds() {
 			return nil
 		}
 		w.take(Examine(rest, Rate))

@@ -21,7 +21,7 @@ func at(ms int64, edit func(s *Snapshot)) *Snapshot {
 	return s
 }
 
-func TestWatchNeedsTwoLooks(t *testing.T) {
+func TestWatchNeedsTwoSnapshots(t *testing.T) {
 	w := Watch{Window: time.Second}
 	if w.Diagnosis() != nil {
 		t.Error("without a look")
@@ -35,13 +35,13 @@ func TestWatchNeedsTwoLooks(t *testing.T) {
 		t.Error("100 ms are no rate")
 	}
 	w.Add(at(500, nil))
-	if d := w.Diagnosis(); d == nil || len(d.Looks) != len(checks) || d.Seconds != 0.5 || len(d.Findings) != 0 {
+	if d := w.Diagnosis(); d == nil || len(d.Checks) != len(checks) || d.Seconds != 0.5 || len(d.Findings) != 0 {
 		t.Errorf("%+v", d)
 	}
 }
 
 // A state that lasts from one snapshot to the next is found, and its worst value is shown.
-func TestWatchKeepsTheWorstState(t *testing.T) {
+func TestWatchReportsTheWorstState(t *testing.T) {
 	w := Watch{Window: time.Hour}
 	for i, used := range []int64{100, 365, 370, 100} {
 		w.Add(at(int64(i)*500, func(s *Snapshot) { s.Limits[1].Used = used * mib }))
@@ -50,8 +50,8 @@ func TestWatchKeepsTheWorstState(t *testing.T) {
 	if len(d.Findings) != 1 || !strings.HasPrefix(d.Findings[0].Figure, "370.0 MiB of 400.0 MiB") {
 		t.Errorf("%+v", d.Findings)
 	}
-	for _, look := range d.Looks {
-		if look.ID == "memory-limit" && !strings.HasPrefix(look.Seen, "500.0 MiB of 1.00 GiB") {
+	for _, look := range d.Checks {
+		if look.ID == "memory-limit" && !strings.HasPrefix(look.Text, "500.0 MiB of 1.00 GiB") {
 			t.Errorf("not as it was last: %+v", look)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 // writeCollapsed writes one sample type as sorted lines `outermost;…;innermost VALUE`, one per stack of functions.
-func writeCollapsed(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeCollapsed(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	sums := map[string]int64{}
 	for _, sample := range p.Sample {
 		sums[rootFirst(stackOf(sample))] += sample.Value[o.Index]
 	}
 	var stacks []string
-	var left Left
+	var left Omitted
 	for stack, value := range sums {
 		left.add(value)
 		if value > 0 {

@@ -13,12 +13,12 @@ import (
 
 // writeCSV writes one row per sample, the largest first: its values, its labels, the innermost function with its
 // location, and the whole stack, outermost function first.
-func writeCSV(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeCSV(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	labels := labelKeys(p)
 	header := append(strings.Split(typeNames(p), ", "), labels...)
 	out := csv.NewWriter(w)
 	if err := out.Write(append(header, "function", "file", "line", "module", "stack")); err != nil {
-		return Left{}, err
+		return Omitted{}, err
 	}
 	type row struct {
 		sample *profile.Sample
@@ -47,11 +47,11 @@ func writeCSV(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 			line = strconv.FormatInt(inner.line, 10)
 		}
 		if err := out.Write(append(fields, inner.function, inner.file, line, inner.module, r.text)); err != nil {
-			return Left{}, err
+			return Omitted{}, err
 		}
 	}
 	out.Flush()
-	return Left{}, out.Error()
+	return Omitted{}, out.Error()
 }
 
 // labelKeys lists the keys of all labels, sorted.

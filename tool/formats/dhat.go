@@ -47,13 +47,13 @@ type (
 
 // writeDHAT writes the allocated blocks as DHAT's totals and the live blocks as those at the end. A heap profile has no
 // lifetimes (tl is 0) and describes a single moment. Without peak_space this moment also stands for the peak.
-func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	total, live, peak := pairOf(p, "alloc"), pairOf(p, "inuse"), pairOf(p, "peak")
 	if chosen := pairAt(p, o.Index); !total.ok() && !live.ok() && chosen.ok() {
 		total = chosen
 	}
 	if !total.ok() && !live.ok() {
-		return Left{}, fmt.Errorf("the format dhat holds blocks and bytes, and this profile has %s: choose another with --to", typeNames(p))
+		return Omitted{}, fmt.Errorf("the format dhat holds blocks and bytes, and this profile has %s: choose another with --to", typeNames(p))
 	}
 	if !total.ok() {
 		total = live
@@ -70,7 +70,7 @@ func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	}
 	frames := map[string]int{}
 	points := map[string]int{}
-	var left Left
+	var left Omitted
 	for _, sample := range p.Sample {
 		left.add(sample.Value[total.bytes])
 		var stack []int

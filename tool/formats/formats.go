@@ -23,14 +23,14 @@ type Options struct {
 	PID     int
 }
 
-// Left describes the data that a format cannot hold: the number of rows and the sum of negative values, which only
+// Omitted describes the data that a format cannot hold: the number of rows and the sum of negative values, which only
 // differences have.
-type Left struct {
+type Omitted struct {
 	Rows int
 	Sum  int64
 }
 
-func (l *Left) add(value int64) {
+func (l *Omitted) add(value int64) {
 	if value < 0 {
 		l.Rows++
 		l.Sum += value
@@ -47,7 +47,7 @@ type Format struct {
 	Named bool
 	// Notes is set if the format holds the profile's comments: how it was sampled, its losses, and its error.
 	Notes bool
-	write func(io.Writer, *profile.Profile, Options) (Left, error)
+	write func(io.Writer, *profile.Profile, Options) (Omitted, error)
 }
 
 // All lists the formats in the order of the documentation.
@@ -74,11 +74,11 @@ func ByName(name string) *Format {
 // ByExtension finds the format for a file name, by the longest matching extension.
 func ByExtension(file string) *Format {
 	var found *Format
-	longest := 0
+	maximum := 0
 	for i := range All {
 		for _, extension := range All[i].Extensions {
-			if strings.HasSuffix(file, extension) && len(extension) > longest {
-				found, longest = &All[i], len(extension)
+			if strings.HasSuffix(file, extension) && len(extension) > maximum {
+				found, maximum = &All[i], len(extension)
 			}
 		}
 	}
@@ -104,17 +104,17 @@ func Extensions() string {
 }
 
 // Write writes p, which must be valid. It may modify p.
-func (f *Format) Write(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func (f *Format) Write(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	if f.Named {
 		if err := p.RemoveUninteresting(); err != nil {
-			return Left{}, err
+			return Omitted{}, err
 		}
 	}
 	return f.write(w, p, o)
 }
 
-func writeProto(w io.Writer, p *profile.Profile, _ Options) (Left, error) {
-	return Left{}, p.Write(w)
+func writeProto(w io.Writer, p *profile.Profile, _ Options) (Omitted, error) {
+	return Omitted{}, p.Write(w)
 }
 
 // WriteUncompressed writes profile.proto without gzip.

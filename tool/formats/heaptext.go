@@ -14,21 +14,21 @@ import (
 // readers symbolize it themselves. Readers multiply the counts of a row by 1/(1-exp(-(bytes/objects)/interval)), so the
 // text holds recorded counts and not estimates. If the recorded counts cannot be computed (differences, or rows that
 // were not produced by sampling), the interval is written as 1, which makes readers use the counts as they are.
-func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	inuse, alloc := pairAt(p, o.Index), pairOf(p, "alloc")
 	if !inuse.ok() {
-		return Left{}, fmt.Errorf("the format heap holds objects and bytes, and this profile has %s: choose another with --to", typeNames(p))
+		return Omitted{}, fmt.Errorf("the format heap holds objects and bytes, and this profile has %s: choose another with --to", typeNames(p))
 	}
 	if inuse == alloc {
 		inuse, alloc = alloc, pair{-1, -1}
 	}
 	if !hasAddresses(p) {
-		return Left{}, fmt.Errorf("the format heap holds addresses, and this profile has none: choose another with --to")
+		return Omitted{}, fmt.Errorf("the format heap holds addresses, and this profile has none: choose another with --to")
 	}
 	interval := heapInterval(p, inuse, alloc)
 	var rows []heapRow
 	var total heapRow
-	var left Left
+	var left Omitted
 	for _, sample := range p.Sample {
 		left.add(sample.Value[inuse.bytes])
 		row := heapRow{
@@ -36,7 +36,7 @@ func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 			alloc: recorded(sample, alloc, interval),
 			stack: sample.Location,
 		}
-		if row.inuse == (counted{}) && row.alloc == (counted{}) {
+		if row.inuse == (rowCounts{}) && row.alloc == (rowCounts{}) {
 			continue
 		}
 		total.inuse.add(row.inuse)
@@ -60,16 +60,16 @@ func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	return left, out.Flush()
 }
 
-// counted is a number of recorded blocks and their bytes.
-type counted struct{ objects, bytes int64 }
+// rowCounts is a number of recorded blocks and their bytes.
+type rowCounts struct{ objects, bytes int64 }
 
-func (c *counted) add(other counted) {
+func (c *rowCounts) add(other rowCounts) {
 	c.objects += other.objects
 	c.bytes += other.bytes
 }
 
 type heapRow struct {
-	inuse, alloc counted
+	inuse, alloc rowCounts
 	stack        []*profile.Location
 }
 
@@ -77,10 +77,10 @@ func (r heapRow) counts() string {
 	return fmt.Sprintf("%d: %d [%d: %d]", r.inuse.objects, r.inuse.bytes, r.alloc.objects, r.alloc.bytes)
 }
 
-// restated reports whether the row was drawn at a longer interval than the given one, because its thread sampled too
-// fast. Its counts are converted to those of samples at the given interval, rounded to at least one block. (Rows of a
-// shorter interval represent too few blocks for that.)
-func restated(sample *profile.Sample, interval int64) bool {
+// needsRescale reports whether the row was drawn at a longer interval than the given one, because its thread sampled
+// too fast. Its counts are converted to those of samples at the given interval, rounded to at least one block. (Rows of
+// a shorter interval represent too few blocks for that.)
+func needsRescale(sample *profile.Sample, interval int64) bool {
 	drawn := sample.NumLabel["interval"]
 	return len(drawn) == 1 && drawn[0] > interval && len(sample.NumLabel["bytes"]) == 1
 }
@@ -92,12 +92,12 @@ func heapInterval(p *profile.Profile, pairs ...pair) int64 {
 	}
 	for _, sample := range p.Sample {
 		for _, at := range pairs {
-			if !at.ok() || sample.Value[at.objects] == 0 && sample.Value[at.bytes] == 0 || restated(sample, p.Period) && sample.Value[at.objects] > 0 {
+			if !at.ok() || sample.Value[at.objects] == 0 && sample.Value[at.bytes] == 0 || needsRescale(sample, p.Period) && sample.Value[at.objects] > 0 {
 				continue
 			}
 			back := recorded(sample, at, p.Period).estimate(p.Period)
 			// Estimates are rounded to whole blocks and bytes.
-			if !near(back.objects, sample.Value[at.objects], 1, 0.01) || !near(back.bytes, sample.Value[at.bytes], 2, 1e-6) {
+			if !approxEqual(back.objects, sample.Value[at.objects], 1, 0.01) || !approxEqual(back.bytes, sample.Value[at.bytes], 2, 1e-6) {
 				return 1
 			}
 		}
@@ -105,46 +105,48 @@ func heapInterval(p *profile.Profile, pairs ...pair) int64 {
 	return p.Period
 }
 
-func near(a, b, absolute int64, relative float64) bool {
+func approxEqual(a, b, absolute int64, relative float64) bool {
 	return math.Abs(float64(a-b)) <= float64(absolute)+relative*math.Abs(float64(b))
 }
 
-// chance is the probability that a block of size bytes is sampled.
-func chance(size float64, interval int64) float64 { return -math.Expm1(-size / float64(interval)) }
+// sampleProbability is the probability that a block of size bytes is sampled.
+func sampleProbability(size float64, interval int64) float64 {
+	return -math.Expm1(-size / float64(interval))
+}
 
 // estimate returns the values that a reader computes from the counts.
-func (c counted) estimate(interval int64) counted {
+func (c rowCounts) estimate(interval int64) rowCounts {
 	if c.objects == 0 {
-		return counted{}
+		return rowCounts{}
 	}
-	q := chance(float64(c.bytes)/float64(c.objects), interval)
-	return counted{rounded(float64(c.objects) / q), rounded(float64(c.bytes) / q)}
+	q := sampleProbability(float64(c.bytes)/float64(c.objects), interval)
+	return rowCounts{rounded(float64(c.objects) / q), rounded(float64(c.bytes) / q)}
 }
 
 // recorded inverts the estimate of a row.
-func recorded(sample *profile.Sample, at pair, interval int64) counted {
+func recorded(sample *profile.Sample, at pair, interval int64) rowCounts {
 	if !at.ok() || sample.Value[at.objects] <= 0 || sample.Value[at.bytes] <= 0 {
-		return counted{}
+		return rowCounts{}
 	}
 	objects, bytes := sample.Value[at.objects], sample.Value[at.bytes]
 	if interval <= 1 {
-		return counted{objects, bytes}
+		return rowCounts{objects, bytes}
 	}
 	// The rounded number of blocks makes the mean size inexact. The label with the exact size is better.
 	if label := sample.NumLabel["bytes"]; len(label) == 1 {
-		q := chance(float64(label[0]), interval)
+		q := sampleProbability(float64(label[0]), interval)
 		blocks := rounded(float64(objects) * q)
-		if restated(sample, interval) {
+		if needsRescale(sample, interval) {
 			blocks = max(blocks, 1)
-			return counted{blocks, blocks * label[0]}
+			return rowCounts{blocks, blocks * label[0]}
 		}
-		if near(rounded(float64(blocks)*float64(label[0])/q), bytes, 1, 0) {
-			return counted{blocks, blocks * label[0]}
+		if approxEqual(rounded(float64(blocks)*float64(label[0])/q), bytes, 1, 0) {
+			return rowCounts{blocks, blocks * label[0]}
 		}
 	}
-	q := chance(float64(bytes)/float64(objects), interval)
+	q := sampleProbability(float64(bytes)/float64(objects), interval)
 	blocks := max(rounded(float64(objects)*q), 1)
-	return counted{blocks, rounded(float64(blocks) * sizeFor(float64(bytes)/float64(blocks), float64(interval)))}
+	return rowCounts{blocks, rounded(float64(blocks) * sizeFor(float64(bytes)/float64(blocks), float64(interval)))}
 }
 
 // sizeFor returns the mean size of recorded blocks that each represent estimate bytes: it solves size/chance(size) =

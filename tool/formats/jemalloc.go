@@ -33,9 +33,9 @@ import (
 
 func isJemalloc(data []byte) bool { return bytes.HasPrefix(data, []byte("heap_v2/")) }
 
-// allocatorDoors are the allocator's entry functions. Frames below them are the allocator's own; jeprof removes the
-// same ones.
-const allocatorDoors = `(_?rjem_|je_|tc_|__libc_|__)?(malloc|calloc|cfree|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc|` +
+// allocatorEntryPoints are the allocator's entry functions. Frames below them are the allocator's own; jeprof removes
+// the same ones.
+const allocatorEntryPoints = `(_?rjem_|je_|tc_|__libc_|__)?(malloc|calloc|cfree|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc|` +
 	`mallocx|rallocx|xallocx|do_rallocx|smallocx.*|malloc_default|newImpl|fallbackNewImpl|handleOOM)|operator new(\[\])?|_Zn[aw][jm].*`
 
 type jemallocParser struct {
@@ -82,7 +82,7 @@ func readJemalloc(data []byte) (*profile.Profile, error) {
 			return nil, fmt.Errorf("a heap profile of jemalloc: %w", err)
 		}
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			return nil, fmt.Errorf("a heap profile of jemalloc: %w", cutOff(number))
+			return nil, fmt.Errorf("a heap profile of jemalloc: %w", errTruncated(number))
 		}
 	}
 	if parser.stackLine != 0 {
@@ -193,7 +193,7 @@ func (j *jemallocParser) add() {
 	}
 	j.accum = j.accum || values[2] != 0
 	threads := j.threads
-	if !j.threadsAddUp() {
+	if !j.threadsComplete() {
 		threads = []jemallocThread{{"", j.together}}
 	}
 	// Each thread gets its share of the total, rounded so that the shares add up to it.
@@ -221,8 +221,8 @@ func (j *jemallocParser) add() {
 	j.threads, j.counted = nil, false
 }
 
-// threadsAddUp reports whether the lines of the threads are complete.
-func (j *jemallocParser) threadsAddUp() bool {
+// threadsComplete reports whether the lines of the threads are complete.
+func (j *jemallocParser) threadsComplete() bool {
 	var sum [4]int64
 	for _, thread := range j.threads {
 		for i, count := range thread.counts {
@@ -254,7 +254,7 @@ func (j *jemallocParser) finish(maps []byte) (*profile.Profile, error) {
 	p := j.p
 	p.PeriodType = &profile.ValueType{Type: "space", Unit: "bytes"}
 	p.DefaultSampleType = "inuse_space"
-	p.DropFrames = allocatorDoors
+	p.DropFrames = allocatorEntryPoints
 	kinds := []string{"inuse"}
 	if j.accum {
 		kinds = []string{"alloc", "inuse"}

@@ -45,7 +45,7 @@ type (
 	}
 )
 
-func writeJSON(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeJSON(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	file := jsonFile{
 		Source: o.Source, DurationNS: p.DurationNanos, Comments: p.Comments, Frames: []jsonFrame{}, Samples: []jsonSample{},
 		Default: p.SampleType[defaultIndex(p)].Type,
@@ -73,7 +73,7 @@ func writeJSON(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 		}
 		file.Samples = append(file.Samples, row)
 	}
-	return Left{}, encode(w, file)
+	return Omitted{}, encode(w, file)
 }
 
 // encode writes value as one line. It does not escape <, > and &, because the output is not embedded in HTML.

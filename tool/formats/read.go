@@ -39,24 +39,24 @@ func Read(data []byte, name string) (*profile.Profile, error) {
 	p, err := report.ParseUnzipped(plain, len(data), name)
 	if err != nil && strings.Contains(err.Error(), "not a profile") && len(plain) > 0 {
 		return nil, fmt.Errorf("%s: not a profile: it begins with %s; expected profile.proto (`seemalloc profile PID -o FILE`), "+
-			"a heap profile of gperftools (`heap profile: …`) or jemalloc (`heap_v2/…`), or a CPU profile of gperftools", name, beginning(plain))
+			"a heap profile of gperftools (`heap profile: …`) or jemalloc (`heap_v2/…`), or a CPU profile of gperftools", name, firstBytes(plain))
 	}
 	return p, err
 }
 
-// beginning formats the first bytes of a file on one line.
-func beginning(data []byte) string { return fmt.Sprintf("%q", data[:min(len(data), 24)]) }
+// firstBytes formats the first bytes of a file on one line.
+func firstBytes(data []byte) string { return fmt.Sprintf("%q", data[:min(len(data), 24)]) }
 
 // lineError returns an error with the line and what was expected there.
 func lineError(number int, line, expected string) error {
-	const longest = 60
-	if len(line) > longest {
-		line = line[:longest] + "…"
+	const maximum = 60
+	if len(line) > maximum {
+		line = line[:maximum] + "…"
 	}
 	return fmt.Errorf("line %d: expected %s, but it is %q", number, expected, line)
 }
 
-func cutOff(number int) error {
+func errTruncated(number int) error {
 	return fmt.Errorf("line %d: cut off in the middle: the file is truncated; copy it again", number)
 }
 
@@ -103,7 +103,7 @@ func (f textFormat) check(data []byte) error {
 		case !f.row.MatchString(text):
 			return lineError(number, text, f.expected)
 		case !bytes.HasSuffix(line, []byte("\n")):
-			return cutOff(number) // a truncated address would be taken for another one
+			return errTruncated(number) // a truncated address would be taken for another one
 		}
 	}
 	return nil
@@ -139,14 +139,14 @@ var (
 // readHeapText reads the format of gperftools, older jemallocs and older Go: `heap profile: …`.
 func readHeapText(data []byte) (*profile.Profile, error) {
 	const kind = "a heap profile"
-	first, _, whole := bytes.Cut(data, []byte("\n"))
+	first, _, all := bytes.Cut(data, []byte("\n"))
 	header := string(bytes.TrimRight(first, "\r"))
 	if !heapHeader.MatchString(header) {
 		if olderHeap.MatchString(header) {
 			return nil, fmt.Errorf("%s: %w", kind, lineError(1, header, "`@ heapprofile` or `@ heap_v2/INTERVAL` at its end, which says how it was sampled"))
 		}
-		if !whole {
-			return nil, fmt.Errorf("%s: %w", kind, cutOff(1))
+		if !all {
+			return nil, fmt.Errorf("%s: %w", kind, errTruncated(1))
 		}
 		return nil, fmt.Errorf("%s: %w", kind, lineError(1, header, "heap profile: OBJECTS: BYTES [OBJECTS: BYTES] @ heap_v2/INTERVAL"))
 	}
@@ -154,7 +154,7 @@ func readHeapText(data []byte) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.DropFrames += "|" + allocatorDoors
+	p.DropFrames += "|" + allocatorEntryPoints
 	trimAllocator(p)
 	// Without allocations since the start pprof calls the live values just objects and space.
 	if pairOf(p, "").ok() && len(p.SampleType) == 2 && !growthHeader.MatchString(header) {
@@ -197,7 +197,7 @@ func readOtherText(data []byte) (*profile.Profile, error) {
 		err = p.CheckValid()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("a text profile that pprof cannot read: %v: it begins with %s", err, beginning(data))
+		return nil, fmt.Errorf("a text profile that pprof cannot read: %v: it begins with %s", err, firstBytes(data))
 	}
 	return p, nil
 }
@@ -241,13 +241,13 @@ func cpuRecords(data []byte) *cpuReader {
 	for _, kind := range cpuWords {
 		r := &cpuReader{data: data, bytes: kind.bytes, order: kind.order}
 		var header [cpuHeaderWords]uint64
-		whole := true
+		all := true
 		for i := range header {
 			var ok bool
 			header[i], ok = r.word()
-			whole = whole && ok
+			all = all && ok
 		}
-		if whole && header[0] == 0 && header[1] == 3 && header[2] <= 1 && header[3] > 0 && header[4] == 0 {
+		if all && header[0] == 0 && header[1] == 3 && header[2] <= 1 && header[3] > 0 && header[4] == 0 {
 			return r
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // Every file that pprof reads gives the same result as in pprof.
-func TestReadsWhatPprofReads(t *testing.T) {
+func TestReadsPprofFormats(t *testing.T) {
 	dir := pprofTestdata(t)
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
 	read := 0
@@ -74,7 +74,7 @@ func compressed(t *testing.T, data []byte) []byte {
 }
 
 // A compressed profile is unpacked only once: unpacking takes as much memory as parsing.
-func TestUnzippedOnce(t *testing.T) {
+func TestDecompressedOnce(t *testing.T) {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, Comments: []string{strings.Repeat("many words, ", 1<<19)}}
 	var plain bytes.Buffer
 	if err := p.WriteUncompressed(&plain); err != nil {
@@ -365,7 +365,7 @@ func TestErrors(t *testing.T) {
 }
 
 // For any truncation of a text, the result is contained in the original: no panic, no truncated number or address.
-func TestCutTexts(t *testing.T) {
+func TestTruncatedTexts(t *testing.T) {
 	r := random(t)
 	jemalloc, _, _ := jemallocOf(r, 4096, 5)
 	var heap bytes.Buffer

@@ -121,7 +121,7 @@ func sampled(r *rand.Rand, period int64) *profile.Profile {
 	program := b.mapping(0x400000, 0x800000, 0, "/usr/bin/random")
 	library := b.mapping(0x7f0000000000, 0x7f0000400000, 0x2000, "/usr/lib/librandom.so")
 	estimate := func(recorded int, size int64) (int64, int64) {
-		n := float64(recorded) / chance(float64(size), period)
+		n := float64(recorded) / sampleProbability(float64(size), period)
 		if period <= 1 {
 			n = float64(recorded)
 		}

@@ -44,7 +44,7 @@ var speedscopeUnits = map[string]string{
 
 // writeSpeedscope writes one profile per sample type, with a shared table of functions. A frame is a function and not a
 // line, so that all its calls are adjacent in the flame graph.
-func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
 	file := speedscopeFile{
 		Schema: "https://www.speedscope.app/file-format-schema.json", Name: o.Source, Exporter: "seemalloc", Notes: p.Comments, Active: o.Index,
 	}
@@ -65,7 +65,7 @@ func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 			stacks[i][len(stack)-1-depth] = index // outermost first
 		}
 	}
-	var left Left
+	var left Omitted
 	for t, kind := range p.SampleType {
 		one := speedscopeProfile{Type: "sampled", Name: kind.Type, Unit: "none", Samples: [][]int{}, Weights: []int64{}}
 		if unit := speedscopeUnits[kind.Unit]; unit != "" {

@@ -337,10 +337,10 @@ func TestNegative(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
-		want := Left{1, -32768}
+		want := Omitted{1, -32768}
 		switch f.Name {
 		case "proto", "csv", "json":
-			want = Left{}
+			want = Omitted{}
 		case "dhat": // holds all allocated blocks
 			want.Sum = -65536
 		case "collapsed": // has one line for the two rows of the stack

@@ -31,19 +31,19 @@ func Find(name, explicit string) (string, error) {
 		}
 		return usable(path)
 	}
-	places := places(name)
-	for _, path := range places {
+	paths := searchPaths(name)
+	for _, path := range paths {
 		if isFile(path) {
 			return usable(path)
 		}
 	}
 	return "", fmt.Errorf("library not found: searched %s: build it with `./dev build`, or name it with --lib PATH or $SEEMALLOC_LIB",
-		strings.Join(places, ", "))
+		strings.Join(paths, ", "))
 }
 
-// places lists the possible paths of the library. The directory of this program comes first, so that a build tree uses
-// its own library.
-func places(name string) []string {
+// searchPaths lists the possible paths of the library. The directory of this program comes first, so that a build tree
+// uses its own library.
+func searchPaths(name string) []string {
 	var list []string
 	if self, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(self); err == nil {

@@ -18,16 +18,16 @@ import (
 
 // Source is the process to show.
 type Source interface {
-	// Look takes a symbolized profile of this kind, and the statistics (nil if the library has none). After an error of
-	// type Gone there are no further calls. The duration is an upper bound of the time for which the process was busy;
-	// symbolizing is not part of it.
-	Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error)
+	// Sample takes a symbolized profile of this kind, and the statistics (nil if the library has none). After an error
+	// of type Gone there are no further calls. The duration is an upper bound of the time for which the process was
+	// busy; symbolizing is not part of it.
+	Sample(kind string) (*profile.Profile, *attach.Stats, time.Duration, error)
 }
 
-// Gone is the error if the process has ended.
-type Gone struct{ Err error }
+// ProcessExited is the error if the process has ended.
+type ProcessExited struct{ Err error }
 
-func (g Gone) Error() string { return g.Err.Error() }
+func (g ProcessExited) Error() string { return g.Err.Error() }
 
 // Options configures a screen.
 type Options struct {
@@ -40,8 +40,8 @@ type Options struct {
 }
 
 const (
-	shortest = 250 * time.Millisecond
-	longest  = time.Minute
+	minInterval = 250 * time.Millisecond
+	maxInterval = time.Minute
 	// Profiles may keep the process busy for a hundredth of the time, and this tool for a fifth.
 	share     = 100
 	toolShare = 5
@@ -57,7 +57,7 @@ type Screen struct {
 	sampleType    string // selected by the user; "": as in the options
 	byCum, paused bool
 	help          bool
-	typed         *typed // a filter that is being typed
+	typed         *filterInput // a filter that is being typed
 
 	last    *profile.Profile // unmodified, for other types and filters
 	base    *profile.Profile // base of the comparison (shown as "since")
@@ -69,16 +69,16 @@ type Screen struct {
 	pause   time.Duration // until the next profile
 	round   int           // number of the current request: answers and timers of earlier ones are ignored
 
-	top        *report.Top
-	shown      *profile.Profile // filtered; the input of top
-	index      int
-	selected   string // a function, which stays selected when the order changes
-	row, first int
-	around     *report.Neighbours // of the selected function, for the second page
+	top             *report.Top
+	shown           *profile.Profile // filtered; the input of top
+	index           int
+	selected        string // a function, which stays selected when the order changes
+	row, first      int
+	focusNeighbours *report.Neighbours // of the selected function, for the second page
 }
 
-// typed is an input line.
-type typed struct{ filter, text string }
+// filterInput is an input line.
+type filterInput struct{ filter, text string }
 
 // New returns a screen.
 func New(source Source, options Options) *Screen {
@@ -94,7 +94,7 @@ func Run(source Source, options Options) error {
 	return err
 }
 
-type looked struct {
+type sampleMsg struct {
 	round   int
 	kind    int
 	profile *profile.Profile
@@ -104,30 +104,30 @@ type looked struct {
 	took    time.Duration
 }
 
-type lookAgain struct{ round int }
+type sampleTick struct{ round int }
 
-// look takes a profile in the background.
-func (s *Screen) look() tea.Cmd {
+// sample takes a profile in the background.
+func (s *Screen) sample() tea.Cmd {
 	round, kind := s.round, s.kind
 	return func() tea.Msg {
 		began := time.Now()
-		p, stats, busy, err := s.source.Look(s.options.Kinds[kind])
-		return looked{round, kind, p, stats, err, busy, time.Since(began)}
+		p, stats, busy, err := s.source.Sample(s.options.Kinds[kind])
+		return sampleMsg{round, kind, p, stats, err, busy, time.Since(began)}
 	}
 }
 
-func (s *Screen) Init() tea.Cmd { return s.look() }
+func (s *Screen) Init() tea.Cmd { return s.sample() }
 
 func (s *Screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := message.(type) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = m.Width, m.Height
 		s.follow()
-	case looked:
-		return s, s.answered(m)
-	case lookAgain:
+	case sampleMsg:
+		return s, s.handleSample(m)
+	case sampleTick:
 		if m.round == s.round && !s.paused && !s.gone {
-			return s, s.look()
+			return s, s.sample()
 		}
 	case tea.KeyMsg:
 		return s, s.keys(m)
@@ -145,20 +145,20 @@ func (s *Screen) keys(m tea.KeyMsg) tea.Cmd {
 		return tea.Batch(all...)
 	}
 	if s.typed != nil {
-		s.letter(m)
+		s.handleFilterKey(m)
 		return nil
 	}
 	return s.press(m.String())
 }
 
-// answered handles the answer of the source.
-func (s *Screen) answered(m looked) tea.Cmd {
+// handleSample handles the answer of the source.
+func (s *Screen) handleSample(m sampleMsg) tea.Cmd {
 	if m.round != s.round {
 		return nil
 	}
 	if m.err != nil {
 		s.problem = m.err.Error()
-		_, s.gone = m.err.(Gone)
+		_, s.gone = m.err.(ProcessExited)
 	} else {
 		s.problem = ""
 		s.looked = time.Now()
@@ -168,18 +168,18 @@ func (s *Screen) answered(m looked) tea.Cmd {
 			s.rates = &rates
 		}
 		s.stats = m.stats
-		s.arrange()
+		s.rebuildRows()
 	}
 	if s.gone {
 		return nil
 	}
 	round := s.round
-	s.pause = min(max(s.options.Interval, share*m.busy, toolShare*m.took), max(longest, s.options.Interval))
-	return tea.Tick(s.pause, func(time.Time) tea.Msg { return lookAgain{round} })
+	s.pause = min(max(s.options.Interval, share*m.busy, toolShare*m.took), max(maxInterval, s.options.Interval))
+	return tea.Tick(s.pause, func(time.Time) tea.Msg { return sampleTick{round} })
 }
 
-// arrange builds the table from the latest profile: filters, difference, order.
-func (s *Screen) arrange() {
+// rebuildRows builds the table from the latest profile: filters, difference, order.
+func (s *Screen) rebuildRows() {
 	s.top, s.shown = nil, nil
 	if s.last == nil {
 		return
@@ -199,12 +199,12 @@ func (s *Screen) arrange() {
 	}
 	s.shown = p
 	if s.base != nil {
-		s.top.BecomeChange(baseTotal, report.StandardError(math.Sqrt(variance)))
+		s.top.ConvertToChange(baseTotal, report.StandardError(math.Sqrt(variance)))
 	}
 	s.sort()
-	if s.around != nil {
-		around := report.Around(p, s.index, s.selected)
-		s.around = &around
+	if s.focusNeighbours != nil {
+		around := report.NeighboursOf(p, s.index, s.selected)
+		s.focusNeighbours = &around
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Screen) filtered(p *profile.Profile) *profile.Profile {
 	p = p.Copy()
 	of := s.options.Filters
 	if wanted := of["thread"]; wanted != nil {
-		report.KeepThreads(p, wanted)
+		report.FilterThreads(p, wanted)
 	}
 	p.FilterSamplesByName(of["focus"], of["ignore"], of["hide"], of["show"])
 	return p
@@ -270,7 +270,7 @@ func (s *Screen) follow() {
 		count = len(s.top.Rows)
 	}
 	s.row = max(0, min(s.row, count-1))
-	if count > 0 && s.around == nil {
+	if count > 0 && s.focusNeighbours == nil {
 		s.selected = s.top.Rows[s.row].Name
 	}
 	page := s.page()
@@ -287,7 +287,7 @@ func (s *Screen) press(key string) tea.Cmd {
 	}
 	moves := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -s.page(), "pgdown": s.page(), "home": -1 << 30, "end": 1 << 30}
 	if by, isMove := moves[key]; isMove {
-		if s.around == nil {
+		if s.focusNeighbours == nil {
 			s.row = max(s.row+by, 0)
 			s.follow()
 		}
@@ -300,11 +300,11 @@ func (s *Screen) press(key string) tea.Cmd {
 		s.help = true
 	case "enter":
 		if s.shown != nil && s.selected != "" {
-			around := report.Around(s.shown, s.index, s.selected)
-			s.around = &around
+			around := report.NeighboursOf(s.shown, s.index, s.selected)
+			s.focusNeighbours = &around
 		}
 	case "esc", "backspace", "left":
-		s.around = nil
+		s.focusNeighbours = nil
 		s.follow()
 	case "s":
 		s.byCum = !s.byCum
@@ -318,25 +318,25 @@ func (s *Screen) press(key string) tea.Cmd {
 		if s.base = s.last; s.top != nil && s.top.Change {
 			s.base = nil
 		}
-		s.arrange()
+		s.rebuildRows()
 	case " ":
 		if s.paused = !s.paused; !s.paused && !s.gone {
 			s.round++
-			return s.look()
+			return s.sample()
 		}
 	case "+":
-		s.options.Interval = max(s.options.Interval/2, shortest)
+		s.options.Interval = max(s.options.Interval/2, minInterval)
 	case "-":
-		s.options.Interval = min(s.options.Interval*2, longest)
+		s.options.Interval = min(s.options.Interval*2, maxInterval)
 	case "/", "f":
-		s.begin("focus")
+		s.startFilterInput("focus")
 	case "\\", "i":
-		s.begin("ignore")
+		s.startFilterInput("ignore")
 	case "x":
-		s.begin("hide")
+		s.startFilterInput("hide")
 	case "c":
 		clear(s.options.Filters)
-		s.arrange()
+		s.rebuildRows()
 	}
 	return nil
 }
@@ -344,13 +344,13 @@ func (s *Screen) press(key string) tea.Cmd {
 // show switches to another kind of profile, for which there is no data yet.
 func (s *Screen) show(kind int) tea.Cmd {
 	s.kind, s.round = kind, s.round+1
-	s.last, s.base, s.around, s.sampleType, s.selected, s.row = nil, nil, nil, "", "", 0
+	s.last, s.base, s.focusNeighbours, s.sampleType, s.selected, s.row = nil, nil, nil, "", "", 0
 	s.problem = ""
-	s.arrange()
+	s.rebuildRows()
 	if s.gone {
 		return nil
 	}
-	return s.look()
+	return s.sample()
 }
 
 // nextType switches to the next sample type of the profile: bytes or objects, in use or allocated.
@@ -361,18 +361,18 @@ func (s *Screen) nextType() {
 	types := s.last.SampleType
 	at := slices.IndexFunc(types, func(t *profile.ValueType) bool { return t.Type == s.top.Type })
 	s.sampleType = types[(at+1)%len(types)].Type
-	s.arrange()
+	s.rebuildRows()
 }
 
-func (s *Screen) begin(filter string) {
-	s.typed = &typed{filter: filter}
+func (s *Screen) startFilterInput(filter string) {
+	s.typed = &filterInput{filter: filter}
 	if given := s.options.Filters[filter]; given != nil {
 		s.typed.text = given.String()
 	}
 }
 
-// letter handles a key while a filter is being typed.
-func (s *Screen) letter(key tea.KeyMsg) {
+// handleFilterKey handles a key while a filter is being typed.
+func (s *Screen) handleFilterKey(key tea.KeyMsg) {
 	switch key.Type {
 	case tea.KeyEsc, tea.KeyCtrlC:
 		s.typed = nil
@@ -394,6 +394,6 @@ func (s *Screen) letter(key tea.KeyMsg) {
 			s.options.Filters[s.typed.filter] = compiled
 		}
 		s.typed = nil
-		s.arrange()
+		s.rebuildRows()
 	}
 }

@@ -50,7 +50,7 @@ type process struct {
 	asked []string
 }
 
-func (p *process) Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
+func (p *process) Sample(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
 	p.asked = append(p.asked, kind)
 	if p.err != nil {
 		return nil, nil, 0, p.err
@@ -90,7 +90,7 @@ func key(name string) tea.KeyMsg {
 func press(s *Screen, keys ...string) {
 	for _, name := range keys {
 		if _, command := s.Update(key(name)); command != nil {
-			if message, isLook := command().(looked); isLook {
+			if message, isLook := command().(sampleMsg); isLook {
 				s.Update(message)
 			}
 		}
@@ -98,7 +98,7 @@ func press(s *Screen, keys ...string) {
 }
 
 // look takes the next profile.
-func look(s *Screen) { s.Update(s.look()()) }
+func look(s *Screen) { s.Update(s.sample()()) }
 
 // table returns the displayed names in order.
 func table(s *Screen) (names []string) {
@@ -140,7 +140,7 @@ func TestSortedByKey(t *testing.T) {
 	expect(t, s, `objects in use: 3\b`)
 }
 
-func TestTheChosenFunctionStaysChosen(t *testing.T) {
+func TestSelectionIsKept(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})
 	press(s, "down")
@@ -186,11 +186,11 @@ func TestFilters(t *testing.T) {
 	same(t, "cleared", table(s), "load parse answer main serve")
 }
 
-func TestPausedItAsksNobody(t *testing.T) {
+func TestPauseSendsNoRequests(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})
 	press(s, " ")
-	if _, command := s.Update(lookAgain{s.round}); command != nil {
+	if _, command := s.Update(sampleTick{s.round}); command != nil {
 		t.Error("it looks while it is paused")
 	}
 	expect(t, s, "paused")
@@ -200,15 +200,15 @@ func TestPausedItAsksNobody(t *testing.T) {
 		t.Errorf("going on asks %d times, want once", len(p.asked)-before)
 	}
 	// The timer from before the pause would be a second one.
-	if _, command := s.Update(lookAgain{s.round - 1}); command != nil {
+	if _, command := s.Update(sampleTick{s.round - 1}); command != nil {
 		t.Error("an old timer still looks")
 	}
 }
 
-func TestAnotherKind(t *testing.T) {
+func TestSwitchKind(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})
-	late := s.look()() // requested before the change and answered after it
+	late := s.sample()() // requested before the change and answered after it
 	press(s, "tab")
 	if got := p.asked[len(p.asked)-1]; got != "peak" {
 		t.Errorf("asked for %s, want peak", got)
@@ -219,7 +219,7 @@ func TestAnotherKind(t *testing.T) {
 	expect(t, s, `pid 7\) +peak`)
 }
 
-func TestTheNextLookWaitsForItsShare(t *testing.T) {
+func TestIntervalBoundsTheLoad(t *testing.T) {
 	for _, of := range []struct{ busy, took, want time.Duration }{
 		{0, 0, time.Second},
 		{12 * time.Millisecond, 20 * time.Millisecond, 1200 * time.Millisecond}, // a hundredth of the time for the process
@@ -227,7 +227,7 @@ func TestTheNextLookWaitsForItsShare(t *testing.T) {
 		{30 * time.Second, 30 * time.Second, time.Minute},                       // the maximum wait
 	} {
 		s := start(t, shop(), Options{})
-		s.answered(looked{round: s.round, profile: heapOf(rows{"main": 1}), busy: of.busy, took: of.took})
+		s.handleSample(sampleMsg{round: s.round, profile: heapOf(rows{"main": 1}), busy: of.busy, took: of.took})
 		if s.pause != of.want {
 			t.Errorf("busy for %s of %s: the next look after %s, want %s", of.busy, of.took, s.pause, of.want)
 		}
@@ -235,15 +235,15 @@ func TestTheNextLookWaitsForItsShare(t *testing.T) {
 	}
 }
 
-func TestTheEndIsTold(t *testing.T) {
+func TestExitIsReported(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})
 	p.err = errors.New("no answer within 30s")
 	look(s)
 	expect(t, s, "no answer within 30s")
 	same(t, "the last table stays", table(s), "load parse answer main serve")
-	p.err = Gone{errors.New("the process has ended")}
-	if _, command := s.Update(s.look()()); command != nil {
+	p.err = ProcessExited{errors.New("the process has ended")}
+	if _, command := s.Update(s.sample()()); command != nil {
 		t.Error("it goes on asking")
 	}
 	expect(t, s, `has ended\n`)

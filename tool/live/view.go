@@ -33,16 +33,16 @@ func (s *Screen) View() string {
 	switch {
 	case s.help:
 		lines = append(lines[:1], strings.Split(help, "\n")...)
-	case s.around != nil:
+	case s.focusNeighbours != nil:
 		lines = append(lines, s.neighbours()...)
 	default:
 		lines = append(lines, s.table()...)
 	}
-	room := max(s.height-footLines, 1)
-	for len(lines) < room {
+	space := max(s.height-footLines, 1)
+	for len(lines) < space {
 		lines = append(lines, "")
 	}
-	lines = append(lines[:room], s.foot()...)
+	lines = append(lines[:space], s.foot()...)
 	lines = lines[:min(len(lines), max(s.height, 1))]
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, s.width, "…")
@@ -87,14 +87,14 @@ func (s *Screen) head() []string {
 	lines := []string{title + "  " + state, "", "", s.total(), s.filters()}
 	if m := s.stats; m != nil {
 		lines[1] = fmt.Sprintf("RSS %s: live %s, cached %s, fragmentation %s, metadata %s, not ours %s", mib(m.Memory.RSS), mib(m.Memory.Live),
-			mib(m.Memory.Cached), mib(m.Memory.Fragmentation), mib(m.Memory.Metadata), mib(m.Memory.NotOurs))
+			mib(m.Memory.Cached), mib(m.Memory.Fragmentation), mib(m.Memory.Metadata), mib(m.Memory.Foreign))
 	}
 	if r := s.rates; r != nil {
 		lines[2] = fmt.Sprintf("per second: %.0f page faults, %.1f MB purged, %.1f MB refaulted, %.0f refills, %.0f remote frees",
 			r.MinorFaults+r.MajorFaults, r.PurgedMB, r.RefaultMB, r.Refills, r.RemoteFrees)
 	}
 	heading := fmt.Sprintf("%12s %7s %12s %7s  %s", "flat", "flat%", "cum", "cum%", "function")
-	if s.around != nil {
+	if s.focusNeighbours != nil {
 		heading = fmt.Sprintf("%12s %7s  %s", "value", "of it", "function")
 	}
 	return append(lines, reversed.Render(padded(heading, s.width)))
@@ -119,7 +119,7 @@ func (s *Screen) total() string {
 		text += "; " + rate
 	}
 	if s.stats != nil {
-		if losses := report.Losses(s.stats.Sampling); losses != "" {
+		if losses := report.MissingData(s.stats.Sampling); losses != "" {
 			text += "; missing: " + losses
 		}
 	}
@@ -180,11 +180,11 @@ func (s *Screen) nothing() string {
 
 // neighbours is the page of one function.
 func (s *Screen) neighbours() []string {
-	n := s.around
-	of := func(list []report.Named, room int) []string {
+	n := s.focusNeighbours
+	of := func(list []report.Named, space int) []string {
 		var lines []string
 		for i, one := range list {
-			if i == room-1 && len(list) > room {
+			if i == space-1 && len(list) > space {
 				return append(lines, faint.Render(fmt.Sprintf("%12s %7s  %d more", "", "", len(list)-i)))
 			}
 			name := one.Name
@@ -209,7 +209,7 @@ func (s *Screen) foot() []string {
 		note = s.typed.filter + ": " + s.typed.text + "█  (a regular expression; Enter, Esc)"
 	}
 	keys := "q quit  ? help  Enter callers  s sort  t value  Tab kind  b changes  / focus  \\ ignore  space pause"
-	if s.around != nil {
+	if s.focusNeighbours != nil {
 		keys = "Esc back  q quit  ? help"
 	}
 	return []string{note, faint.Render(keys)}

@@ -74,7 +74,7 @@ func Open(pid, hz int) (*Recorder, error) {
 		r.attr.Sample_regs_user, r.attr.Sample_stack_user = registerMask, StackBytes
 	}
 	// A thread that is created in the meantime inherits its creator's events, or is found by the next scan, or both:
-	// see isTwice.
+	// see isDuplicate.
 	for {
 		fresh, err := r.openThreads()
 		if err != nil {
@@ -96,13 +96,13 @@ func Open(pid, hz int) (*Recorder, error) {
 
 // openThreads opens events for new threads and returns their number.
 func (r *Recorder) openThreads() (int, error) {
-	folders, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(r.pid), "task", "*"))
-	if len(folders) == 0 {
+	dirs, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(r.pid), "task", "*"))
+	if len(dirs) == 0 {
 		return 0, unix.ESRCH
 	}
 	fresh := 0
-	for _, folder := range folders {
-		thread, err := strconv.Atoi(filepath.Base(folder))
+	for _, dir := range dirs {
+		thread, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil || r.threads[thread] {
 			continue
 		}
@@ -156,12 +156,12 @@ func eventID(event int) (uint64, error) {
 	if n, err := unix.Read(event, answer[:]); err != nil || n != len(answer) {
 		return 0, fmt.Errorf("a performance event that cannot be read (%d bytes): %w", n, cmp.Or[error](err, unix.EIO))
 	}
-	return word(answer[:], 1), nil
+	return readUint64(answer[:], 1), nil
 }
 
-// isTwice reports whether the sample is a duplicate: the thread has its own events, and the sample is from an inherited
-// event.
-func (r *Recorder) isTwice(thread int, id uint64) bool {
+// isDuplicate reports whether the sample is a duplicate: the thread has its own events, and the sample is from an
+// inherited event.
+func (r *Recorder) isDuplicate(thread int, id uint64) bool {
 	of, known := r.opened[id]
 	return known && of != thread && r.threads[thread]
 }
@@ -194,11 +194,11 @@ func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
 	switch kind {
 	case unix.PERF_RECORD_LOST:
 		if len(body) >= 16 {
-			r.Lost += int64(word(body, 1))
+			r.Lost += int64(readUint64(body, 1))
 		}
 	case unix.PERF_RECORD_SAMPLE:
 		sample, process, id, ok := parseSample(body, r.attr.Sample_type&unix.PERF_SAMPLE_REGS_USER != 0)
-		if ok && process == r.pid && !r.isTwice(sample.Thread, id) {
+		if ok && process == r.pid && !r.isDuplicate(sample.Thread, id) {
 			visit(sample)
 		}
 	}

@@ -61,8 +61,8 @@ func (r *ring) bytes(at, length uint64) []byte {
 	return out
 }
 
-// word returns the nth word of a record.
-func word(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
+// readUint64 returns the nth word of a record.
+func readUint64(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
 
 // parseSample parses: address, process and thread, event id, number of frames, frames. With withStack also: the
 // register format and registers; the size of the stack area, the stack, and the valid size of the stack.
@@ -71,16 +71,16 @@ func parseSample(body []byte, withStack bool) (sample Sample, process int, id ui
 	if len(body) < 8*before {
 		return sample, 0, 0, false
 	}
-	process = int(int32(word(body, 1)))
-	sample.Thread = int(int32(word(body, 1) >> 32))
-	id = word(body, 2)
-	count := word(body, 3)
+	process = int(int32(readUint64(body, 1)))
+	sample.Thread = int(int32(readUint64(body, 1) >> 32))
+	id = readUint64(body, 2)
+	count := readUint64(body, 3)
 	if count > uint64(len(body)/8-before) {
 		return sample, 0, 0, false
 	}
 	side := &sample.User
 	for i := range int(count) {
-		address := word(body, before+i)
+		address := readUint64(body, before+i)
 		switch int64(address) {
 		case unix.PERF_CONTEXT_KERNEL:
 			side = &sample.Kernel
@@ -103,7 +103,7 @@ func parseSample(body []byte, withStack bool) (sample Sample, process int, id ui
 
 // parseStack returns nil for a thread without a user stack (a kernel thread) and for a 32-bit thread.
 func parseStack(body []byte) (*unwind.Registers, []byte) {
-	if len(body) < 8 || word(body, 0) != unix.PERF_SAMPLE_REGS_ABI_64 {
+	if len(body) < 8 || readUint64(body, 0) != unix.PERF_SAMPLE_REGS_ABI_64 {
 		return nil, nil
 	}
 	body = body[8:]
@@ -112,13 +112,13 @@ func parseStack(body []byte) (*unwind.Registers, []byte) {
 	}
 	registers := new(unwind.Registers)
 	for i, number := range registerNumbers {
-		registers[number] = word(body, i)
+		registers[number] = readUint64(body, i)
 	}
 	body = body[8*len(registerNumbers):]
-	place := word(body, 0)
+	place := readUint64(body, 0)
 	if len(body) < 16 || place%8 != 0 || place > uint64(len(body)-16) {
 		return registers, nil
 	}
-	there := min(word(body[8+place:], 0), place)
+	there := min(readUint64(body[8+place:], 0), place)
 	return registers, body[8 : 8+there]
 }

@@ -92,7 +92,7 @@ func TestRing(t *testing.T) {
 		r.read(func(kind uint32, body []byte) {
 			got = append(got, uint64(kind))
 			for i := range len(body) / 8 {
-				got = append(got, word(body, i))
+				got = append(got, readUint64(body, i))
 			}
 		})
 		if want := []uint64{unix.PERF_RECORD_SAMPLE, round, round + 1, unix.PERF_RECORD_LOST, round}; !reflect.DeepEqual(got, want) {
@@ -121,7 +121,7 @@ func TestNoSampleTwice(t *testing.T) {
 	}
 }
 
-func TestExplain(t *testing.T) {
+func TestExplainNoSocket(t *testing.T) {
 	for err, want := range map[error]string{
 		unix.ESRCH: "sleep has ended", unix.EACCES: "requires root or CAP_PERFMON", unix.ENOSYS: "has no performance events",
 		unix.EMFILE: "too many threads", unix.ENOMEM: "perf_event_mlock_kb", errors.New("odd"): "perf_event_open: odd",

@@ -20,11 +20,11 @@ type CPU struct {
 	Used int64 `json:"process_cpu_ns,omitempty"`
 	Lost int64 `json:"lost"`
 	// Samples with a truncated stack, and samples whose stack could not be unwound to its end.
-	Truncated int64  `json:"truncated"`
-	Broken    int64  `json:"broken"`
-	Refused   int64  `json:"threads_without_timer"`
-	Elsewhere int64  `json:"unprofiled_processes_ns,omitempty"`
-	Ended     string `json:"ended_early,omitempty"`
+	Truncated  int64  `json:"truncated"`
+	Broken     int64  `json:"broken"`
+	Refused    int64  `json:"threads_without_timer"`
+	Unprofiled int64  `json:"unprofiled_processes_ns,omitempty"`
+	Ended      string `json:"ended_early,omitempty"`
 	// Part is set if the samples cover only some threads, while Used covers all of them.
 	Part bool `json:"-"`
 }
@@ -42,7 +42,7 @@ var cpuComments = map[string]*regexp.Regexp{
 // NewCPU parses the profile's comments. The values of merged profiles of several processes are added up.
 func NewCPU(p *profile.Profile) CPU {
 	c := CPU{Duration: p.DurationNanos, Period: p.Period}
-	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused, "elsewhere": &c.Elsewhere}
+	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused, "elsewhere": &c.Unprofiled}
 	for _, comment := range p.Comments {
 		for name, pattern := range cpuComments {
 			match := pattern.FindStringSubmatch(comment)
@@ -66,9 +66,9 @@ func NewCPU(p *profile.Profile) CPU {
 // Unprofiled returns a comment for the merged profile of a run whose processes used this much CPU time in total, if a
 // large part of it is missing from the merged profiles. Each profile lacks a little of its process's start and end.
 func Unprofiled(p *profile.Profile, used time.Duration) []string {
-	const least, share = 100 * time.Millisecond, 0.1
+	const minimum, share = 100 * time.Millisecond, 0.1
 	rest := used - time.Duration(NewCPU(p).Used)
-	if rest < least || float64(rest) < share*float64(used) {
+	if rest < minimum || float64(rest) < share*float64(used) {
 		return nil
 	}
 	return []string{fmt.Sprintf("cpu: processes without a profile used %d ns", rest.Nanoseconds())}
@@ -78,9 +78,9 @@ func Unprofiled(p *profile.Profile, used time.Duration) []string {
 // table.
 func (c CPU) Text(total int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one per %s of a thread's CPU time", Took(total), Took(c.Duration), Count(c.Samples), Took(c.Period))
+	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one per %s of a thread's CPU time", FormatNanos(total), FormatNanos(c.Duration), Count(c.Samples), FormatNanos(c.Period))
 	if c.Used > 0 {
-		fmt.Fprintf(&b, "; the process used %s", Took(c.Used))
+		fmt.Fprintf(&b, "; the process used %s", FormatNanos(c.Used))
 	}
 	b.WriteByte('\n')
 	var missing []string
@@ -102,8 +102,8 @@ func (c CPU) Text(total int64) string {
 	if !c.Part && c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
 	}
-	if c.Elsewhere > 0 {
-		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (killed, ended with _exit, or ended soon after fork)")
+	if c.Unprofiled > 0 {
+		missing = append(missing, FormatNanos(c.Unprofiled)+" of CPU time of processes that left no profile (killed, ended with _exit, or ended soon after fork)")
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(&b, "Missing: %s\n", strings.Join(missing, ", "))
@@ -134,8 +134,8 @@ var (
 	interrupt  = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
 )
 
-// entryOf names the entry by the kernel part of a stack, innermost first.
-func entryOf(kernel []string) string {
+// kernelEntryOf names the entry by the kernel part of a stack, innermost first.
+func kernelEntryOf(kernel []string) string {
 	for i := len(kernel) - 1; i >= 0; i-- {
 		if match := systemCall.FindStringSubmatch(kernel[i]); match != nil {
 			return match[1]
@@ -160,24 +160,24 @@ type userFrame struct {
 // compiler's runtime, and allocators.
 var systemLibrary = regexp.MustCompile(`/(libc|libm|libpthread|ld-linux|ld|libgcc_s|libstdc\+\+|libc\+\+|libc\+\+abi|lib(see|je|tc|mi|sn|rp)malloc\w*)[-.][^/]*$`)
 
-// sides splits a stack into its kernel and user parts, each with the innermost function first.
-func sides(sample *profile.Sample) (kernel []string, user []userFrame) {
+// splitStack splits a stack into its kernel and user parts, each with the innermost function first.
+func splitStack(sample *profile.Sample) (kernel []string, user []userFrame) {
 	for _, loc := range sample.Location {
 		for _, frame := range Frames(&profile.Sample{Location: []*profile.Location{loc}}) {
 			if loc.Mapping != nil && loc.Mapping.File == KernelFile {
 				kernel = append(kernel, frame.Name)
 			} else {
-				user = append(user, userFrame{frame.Name, Plumbing(frame.Name) || loc.Mapping != nil && systemLibrary.MatchString(loc.Mapping.File)})
+				user = append(user, userFrame{frame.Name, IsLibraryFrame(frame.Name) || loc.Mapping != nil && systemLibrary.MatchString(loc.Mapping.File)})
 			}
 		}
 	}
 	return kernel, user
 }
 
-// caller names the program's function that entered the kernel, and the library function that it used: "fill (by
+// userCaller names the program's function that entered the kernel, and the library function that it used: "fill (by
 // memset)". If the stack has no function of the program, it names the innermost function other than the C library's
 // wrapper with the name of the system call.
-func caller(user []userFrame, entry string) string {
+func userCaller(user []userFrame, entry string) string {
 	if len(user) == 0 {
 		return "(no stack)"
 	}
@@ -202,12 +202,12 @@ func KernelEntries(p *profile.Profile, index int) []KernelEntry {
 	}
 	groups := map[string]*sums{}
 	for _, sample := range p.Sample {
-		kernel, user := sides(sample)
+		kernel, user := splitStack(sample)
 		if len(kernel) == 0 {
 			continue
 		}
-		entry := entryOf(kernel)
-		from := caller(user, entry)
+		entry := kernelEntryOf(kernel)
+		from := userCaller(user, entry)
 		group := groups[entry]
 		if group == nil {
 			group = &sums{inner: map[string]int64{}, from: map[string]int64{}}
@@ -246,22 +246,22 @@ func KernelText(entries []KernelEntry, total int64) string {
 	for _, entry := range entries {
 		sum += entry.NS
 	}
-	fmt.Fprintf(&b, "\nIn the kernel: %s, %s of the time\n", Took(sum), Percent(float64(sum), float64(total)))
+	fmt.Fprintf(&b, "\nIn the kernel: %s, %s of the time\n", FormatNanos(sum), Percent(float64(sum), float64(total)))
 	for _, entry := range entries {
-		fmt.Fprintf(&b, "%12s %7s  %s\n", Took(entry.NS), Percent(float64(entry.NS), float64(total)), entry.Name)
+		fmt.Fprintf(&b, "%12s %7s  %s\n", FormatNanos(entry.NS), Percent(float64(entry.NS), float64(total)), entry.Name)
 		fmt.Fprintf(&b, "%22s  in   %s\n", "", shares(entry.Inner, entry.NS))
 		fmt.Fprintf(&b, "%22s  from %s\n", "", shares(entry.From, entry.NS))
 	}
 	return b.String()
 }
 
-func shares(rows []Row, whole int64) string {
-	const most = 4
+func shares(rows []Row, total int64) string {
+	const limit = 4
 	var parts []string
-	for _, row := range rows[:min(most, len(rows))] {
-		parts = append(parts, fmt.Sprintf("%s %.0f%%", row.Name, 100*float64(row.Flat)/float64(whole)))
+	for _, row := range rows[:min(limit, len(rows))] {
+		parts = append(parts, fmt.Sprintf("%s %.0f%%", row.Name, 100*float64(row.Flat)/float64(total)))
 	}
-	if len(rows) > most {
+	if len(rows) > limit {
 		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")

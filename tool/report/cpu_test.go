@@ -55,14 +55,14 @@ func TestCPUComments(t *testing.T) {
 		t.Errorf("of what each process leaves out: %q", note)
 	}
 	note := Unprofiled(p, 2_500*time.Millisecond)
-	if len(note) != 1 || NewCPU(&profile.Profile{Comments: note}).Elsewhere != 1_000_000_000 {
+	if len(note) != 1 || NewCPU(&profile.Profile{Comments: note}).Unprofiled != 1_000_000_000 {
 		t.Errorf("got %q", note)
 	}
-	c.Elsewhere = 1_000_000_000
+	c.Unprofiled = 1_000_000_000
 	if text := c.Text(400_000_000); !strings.Contains(text, "1.00 s of CPU time of processes that left no profile") {
 		t.Error(text)
 	}
-	c.Elsewhere = 0
+	c.Unprofiled = 0
 	text := c.Text(400_000_000)
 	for _, part := range []string{
 		"Total 400.00 ms of CPU time in 2.00 s: 40 samples, one per 10.00 ms of a thread's CPU time; the process used 1.50 s\n",

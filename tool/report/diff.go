@@ -43,7 +43,7 @@ type deltas struct {
 	order []*Delta
 }
 
-func (d *deltas) at(key string, make func() *Delta) *Delta {
+func (d *deltas) rowFor(key string, make func() *Delta) *Delta {
 	row := d.rows[key]
 	if row == nil {
 		row = make()
@@ -73,14 +73,14 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 		if err := of.p.RemoveUninteresting(); err != nil {
 			return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
 		}
-		errorOf := samplingOf(of.p, of.index)
+		errorOf := newSamplingError(of.p, of.index)
 		for _, sample := range of.p.Sample {
 			var names []string
 			for _, frame := range Frames(sample) {
 				names = append(names, frame.Name)
 			}
-			function := functions.at(names[0], func() *Delta { return &Delta{Name: names[0]} })
-			stack := stacks.at(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
+			function := functions.rowFor(names[0], func() *Delta { return &Delta{Name: names[0]} })
+			stack := stacks.rowFor(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
 			for _, row := range []*Delta{&d.Total, function, stack} {
 				*of.value(row) += sample.Value[of.index]
 				row.sampled.add(errorOf(sample))
@@ -126,8 +126,8 @@ func (d *deltas) finish() []Delta {
 	return rows
 }
 
-// unsure reports whether the change is so small that it may be sampling error.
-func (d *Delta) unsure() bool {
+// withinError reports whether the change is so small that it may be sampling error.
+func (d *Delta) withinError() bool {
 	const errors = 2
 	return math.Abs(float64(d.Change)) <= errors*float64(d.Error)
 }
@@ -143,7 +143,7 @@ func (d *Diff) Text(limit int) string {
 			fmt.Fprintf(&b, "%52s  (%s more functions: -n 0 shows all)\n", "", Count(int64(len(d.Functions)-i)))
 			break
 		}
-		unsure, unknown = unsure || row.unsure(), unknown || !row.Error.Known()
+		unsure, unknown = unsure || row.withinError(), unknown || !row.Error.Known()
 		fmt.Fprintf(&b, "%s  %s\n", d.columns(row), row.Name)
 	}
 	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "stack, innermost function first")
@@ -153,7 +153,7 @@ func (d *Diff) Text(limit int) string {
 			fmt.Fprintf(&b, "%52s  (%s more stacks: -n 0 shows all)\n", "", Count(int64(len(d.Stacks)-i)))
 			break
 		}
-		unsure, unknown = unsure || row.unsure(), unknown || !row.Error.Known()
+		unsure, unknown = unsure || row.withinError(), unknown || !row.Error.Known()
 		state := ""
 		if row.State != "" {
 			state = "(" + row.State + ") "
@@ -171,7 +171,7 @@ func (d *Diff) Text(limit int) string {
 
 func (d *Diff) columns(row *Delta) string {
 	mark, error_ := " ", ""
-	if row.unsure() {
+	if row.withinError() {
 		mark = "~"
 	}
 	if !row.Error.Known() {

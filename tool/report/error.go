@@ -35,7 +35,7 @@ func Variance(p *profile.Profile, index int) float64 {
 	if stated, found := StatedError(p, index); found {
 		return stated * stated
 	}
-	sum, of := samplingError{}, samplingOf(p, index)
+	sum, of := samplingError{}, newSamplingError(p, index)
 	for _, sample := range p.Sample {
 		sum.add(of(sample))
 	}
@@ -66,8 +66,8 @@ func (s *samplingError) variance() float64 {
 	return s.squares + s.largest*s.largest*min(1, certain*s.missing)
 }
 
-// samplingOf returns a function that computes the contribution of one row.
-func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingError {
+// newSamplingError returns a function that computes the contribution of one row.
+func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) samplingError {
 	name := p.SampleType[index].Type
 	kind, isBytes := strings.CutSuffix(name, "space")
 	if !isBytes {
@@ -99,7 +99,7 @@ func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingErr
 			return samplingError{squares: math.NaN()}
 		}
 		size := b / n
-		if drawn := number(sample, drawnLabel); drawn > 0 {
+		if drawn := number(sample, sampledSizeLabel); drawn > 0 {
 			size = float64(drawn)
 		}
 		q := -math.Expm1(-size / float64(interval))
@@ -113,8 +113,9 @@ func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingErr
 // value of the option `sample` when the profile is taken (core/profile/heap_profile.h).
 const intervalLabel = "interval"
 
-// drawnLabel is the size of a row's blocks when they were sampled, for blocks that realloc has resized in place since.
-const drawnLabel = "drawn"
+// sampledSizeLabel is the size of a row's blocks when they were sampled, for blocks that realloc has resized in place
+// since.
+const sampledSizeLabel = "drawn"
 
 // intervalOf returns the mean interval at which a row's samples were drawn. 1: everything was recorded; 0: unknown.
 func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {
@@ -124,8 +125,8 @@ func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {
 	return p.Period
 }
 
-// restateIntervals changes the interval of p to period: it relabels the rows as in a profile with that interval.
-func restateIntervals(p *profile.Profile, period int64) {
+// rescaleIntervals changes the interval of p to period: it relabels the rows as in a profile with that interval.
+func rescaleIntervals(p *profile.Profile, period int64) {
 	for _, sample := range p.Sample {
 		switch interval := intervalOf(p, sample); {
 		case interval == period || interval == 0:
@@ -145,7 +146,7 @@ func restateIntervals(p *profile.Profile, period int64) {
 }
 
 // The formats of core/profile/heap_profile_writer.cc, pool_profile.cc and fragmentation_profile.cc.
-var statedErrors = map[string]*regexp.Regexp{
+var commentErrors = map[string]*regexp.Regexp{
 	"inuse_space":         regexp.MustCompile(`^in use: (\d+) bytes estimated, standard error (\d+) bytes`),
 	"fragmentation_space": regexp.MustCompile(`^fragmentation: .*?(\d+) bytes charged[^,]*, standard error (\d+) bytes`),
 }
@@ -154,7 +155,7 @@ var statedErrors = map[string]*regexp.Regexp{
 // estimate: a block may have been resized since it was sampled, or may be charged with more or less free memory around
 // it. It is valid only for the total of the whole profile, and not for a filtered profile or a difference.
 func StatedError(p *profile.Profile, index int) (float64, bool) {
-	pattern := statedErrors[p.SampleType[index].Type]
+	pattern := commentErrors[p.SampleType[index].Type]
 	if pattern == nil {
 		return 0, false
 	}

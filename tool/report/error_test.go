@@ -63,8 +63,8 @@ func TestStandardErrorOfOtherRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			totals, errors = append(totals, float64(top.Total)), append(errors, float64(top.Error))
-			if top.Least != interval || top.Most != interval {
-				t.Fatalf("%s: drawn at %d to %d", name, top.Least, top.Most)
+			if top.MinInterval != interval || top.MaxInterval != interval {
+				t.Fatalf("%s: drawn at %d to %d", name, top.MinInterval, top.MaxInterval)
 			}
 		}
 		mean, spread := moments(totals)
@@ -118,17 +118,17 @@ func TestUnknownErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(top)
-		if top.Error.Known() || !strings.Contains(top.Plus(), "unknown") || err != nil || !strings.Contains(string(text), `"standard_error":null`) {
-			t.Errorf("%s: %q, %v\n%s", name, top.Plus(), err, text)
+		if top.Error.Known() || !strings.Contains(top.ErrorText(), "unknown") || err != nil || !strings.Contains(string(text), `"standard_error":null`) {
+			t.Errorf("%s: %q, %v\n%s", name, top.ErrorText(), err, text)
 		}
 	}
-	if top, _ := NewTop(drawnAt(heap(10, 64, 4096), 1), 1); top.Error != 0 || top.Plus() != "" {
-		t.Errorf("all of it was recorded, and yet %q", top.Plus())
+	if top, _ := NewTop(drawnAt(heap(10, 64, 4096), 1), 1); top.Error != 0 || top.ErrorText() != "" {
+		t.Errorf("all of it was recorded, and yet %q", top.ErrorText())
 	}
 	mixed := heap(1000, 64, 4096)
 	mixed.Sample = append(mixed.Sample, drawnAt(heap(1000, 64, 4096), 1<<20).Sample...)
-	if top, _ := NewTop(mixed, 1); !strings.Contains(top.Plus(), "(standard error; sampled once in 4.00 KiB to 1.00 MiB on average)") {
-		t.Error(top.Plus())
+	if top, _ := NewTop(mixed, 1); !strings.Contains(top.ErrorText(), "(standard error; sampled once in 4.00 KiB to 1.00 MiB on average)") {
+		t.Error(top.ErrorText())
 	}
 }
 
@@ -166,7 +166,7 @@ func TestDiffOfFragmentation(t *testing.T) {
 	if d.Total.Error != 500 {
 		t.Errorf("the total's error is %g, want 500", d.Total.Error)
 	}
-	if d.Stacks[0].Error.Known() || d.Stacks[0].unsure() {
+	if d.Stacks[0].Error.Known() || d.Stacks[0].withinError() {
 		t.Errorf("%+v", d.Stacks[0])
 	}
 	if text := d.Text(0); !strings.Contains(text, "± ?  (no stack)") || !strings.Contains(text, "\n± ?: standard error unknown\n") {

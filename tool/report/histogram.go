@@ -55,12 +55,12 @@ func (h *Histogram) Text(edge func(int64) string) string {
 	const width = 52
 	var b strings.Builder
 	buckets := h.Buckets()
-	most := int64(1)
+	maximum := int64(1)
 	for _, bucket := range buckets {
-		most = max(most, bucket.Count)
+		maximum = max(maximum, bucket.Count)
 	}
 	for _, bucket := range buckets {
-		stars := strings.Repeat("@", int((bucket.Count*width+most-1)/most))
+		stars := strings.Repeat("@", int((bucket.Count*width+maximum-1)/maximum))
 		fmt.Fprintf(&b, "%-20s %10s |%-*s|\n", "["+edge(bucket.Low)+", "+edge(bucket.High)+")", Count(bucket.Count), width, stars)
 	}
 	return b.String()

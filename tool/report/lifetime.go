@@ -17,19 +17,19 @@ var AgeClasses = []string{"under 1us", "1us to 10us", "10us to 100us", "100us to
 
 // LifetimeRow holds the lifetimes of the blocks that one function, or one stack, allocated.
 type LifetimeRow struct {
-	Name      string           `json:"name"`
-	Alive     int64            `json:"alive"` // live objects
-	Freed     int64            `json:"freed"`
-	FreedB    int64            `json:"freed_bytes"`
-	Elsewhere int64            `json:"freed_by_another_thread"`
-	Least     int64            `json:"least_ns"`
-	Mean      float64          `json:"mean_ns"`
-	Deviation float64          `json:"deviation_ns"`
-	Most      int64            `json:"most_ns"`
-	Ages      map[string]int64 `json:"ages"` // freed objects by age class
-	AgeBytes  map[string]int64 `json:"-"`
-	Stack     []Frame          `json:"-"` // one of its stacks, innermost first
-	squares   float64
+	Name         string           `json:"name"`
+	Alive        int64            `json:"alive"` // live objects
+	Freed        int64            `json:"freed"`
+	FreedB       int64            `json:"freed_bytes"`
+	FreedByOther int64            `json:"freed_by_another_thread"`
+	Min          int64            `json:"least_ns"`
+	Mean         float64          `json:"mean_ns"`
+	Deviation    float64          `json:"deviation_ns"`
+	Max          int64            `json:"most_ns"`
+	Ages         map[string]int64 `json:"ages"` // freed objects by age class
+	AgeBytes     map[string]int64 `json:"-"`
+	Stack        []Frame          `json:"-"` // one of its stacks, innermost first
+	squares      float64
 }
 
 // HasLifetimes reports whether this is a profile of the kind lifetime.
@@ -73,7 +73,7 @@ func lifetimesBy(p *profile.Profile, nameOf func([]Frame) string) []LifetimeRow 
 		name := nameOf(stack)
 		row := rows[name]
 		if row == nil {
-			row = &LifetimeRow{Name: name, Least: math.MaxInt64, Ages: map[string]int64{}, AgeBytes: map[string]int64{}, Stack: stack}
+			row = &LifetimeRow{Name: name, Min: math.MaxInt64, Ages: map[string]int64{}, AgeBytes: map[string]int64{}, Stack: stack}
 			rows[name] = row
 		}
 		row.Alive += sample.Value[columns[0]]
@@ -86,19 +86,19 @@ func lifetimesBy(p *profile.Profile, nameOf func([]Frame) string) []LifetimeRow 
 		row.Ages[age] += freed
 		row.AgeBytes[age] += sample.Value[columns[2]]
 		if first(sample.Label["freed_by"]) == "another thread" {
-			row.Elsewhere += freed
+			row.FreedByOther += freed
 		}
 		mean, deviation := float64(number(sample, "mean")), float64(number(sample, "deviation"))
 		all := float64(row.Freed + freed)
 		row.Mean += (mean - row.Mean) * float64(freed) / all
 		row.squares += (deviation*deviation + mean*mean - row.squares) * float64(freed) / all
 		row.Freed += freed
-		row.Least, row.Most = min(row.Least, number(sample, "least")), max(row.Most, number(sample, "most"))
+		row.Min, row.Max = min(row.Min, number(sample, "least")), max(row.Max, number(sample, "most"))
 	}
 	var list []LifetimeRow
 	for _, row := range rows {
 		if row.Freed == 0 {
-			row.Least = 0
+			row.Min = 0
 		}
 		row.Deviation = math.Sqrt(max(0, row.squares-row.Mean*row.Mean))
 		list = append(list, *row)
@@ -122,8 +122,8 @@ func LifetimeText(rows []LifetimeRow, limit int) string {
 			break
 		}
 		fmt.Fprintf(&b, "%12s %12s %8s %9s %9s %9s %9s  %-14s  %s\n", Count(row.Alive), Count(row.Freed),
-			Percent(float64(row.Elsewhere), float64(row.Freed)), row.age(float64(row.Least)), row.age(row.Mean), row.age(row.Deviation),
-			row.age(float64(row.Most)), row.mostly(), row.Name)
+			Percent(float64(row.FreedByOther), float64(row.Freed)), row.age(float64(row.Min)), row.age(row.Mean), row.age(row.Deviation),
+			row.age(float64(row.Max)), row.dominantAgeClass(), row.Name)
 	}
 	return b.String()
 }
@@ -145,8 +145,8 @@ func (row LifetimeRow) age(ns float64) string {
 	return time.Duration(ns).Round(time.Minute).String()
 }
 
-// mostly returns the age class in which most blocks were freed.
-func (row LifetimeRow) mostly() string {
+// dominantAgeClass returns the age class in which most blocks were freed.
+func (row LifetimeRow) dominantAgeClass() string {
 	best := "-"
 	for name, count := range row.Ages {
 		if count > row.Ages[best] || count == row.Ages[best] && name < best {

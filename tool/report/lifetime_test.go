@@ -42,8 +42,8 @@ func TestLifetimesOfThreadsAddUp(t *testing.T) {
 			t.Fatalf("by %s: %+v", name, rows)
 		}
 		row := rows[0]
-		if row.Alive != 9 || row.Freed != 50 || row.FreedB != 500 || row.Elsewhere != 10 || row.Ages["under 1us"] != 50 || row.AgeBytes["under 1us"] != 500 ||
-			row.Least != 50 || row.Most != 950 || math.Abs(row.Mean-500) > 1e-6 || math.Abs(row.Deviation-math.Sqrt(24000)) > 1e-6 {
+		if row.Alive != 9 || row.Freed != 50 || row.FreedB != 500 || row.FreedByOther != 10 || row.Ages["under 1us"] != 50 || row.AgeBytes["under 1us"] != 500 ||
+			row.Min != 50 || row.Max != 950 || math.Abs(row.Mean-500) > 1e-6 || math.Abs(row.Deviation-math.Sqrt(24000)) > 1e-6 {
 			t.Errorf("by %s: %+v", name, row)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 
 // MapTotals sums up a heap map, in bytes.
 type MapTotals struct {
-	Regions, HugePages                       int64
-	Live, Free, Holes                        int64 // in spans
-	Dirty, Lazy, Empty                       int64 // free pages: with memory, reclaimable by the kernel, without memory
-	Blocks, BlockBytes, KeptBytes, KeptEmpty int64
+	Regions, HugePages                                int64
+	Live, Free, Holes                                 int64 // in spans
+	Dirty, Lazy, Empty                                int64 // free pages: with memory, reclaimable by the kernel, without memory
+	Blocks, BlockBytes, RetainedBytes, RetainedPurged int64
 }
 
 // SumMap sums the regions and the huge memory.
@@ -34,11 +34,11 @@ func SumMap(m *attach.Map) MapTotals {
 		t.Blocks++
 		t.BlockBytes += b.Bytes
 	}
-	for _, k := range m.Kept {
+	for _, k := range m.Retained {
 		if k.Purged == 1 {
-			t.KeptEmpty += k.Bytes
+			t.RetainedPurged += k.Bytes
 		} else {
-			t.KeptBytes += k.Bytes
+			t.RetainedBytes += k.Bytes
 		}
 	}
 	return t
@@ -46,11 +46,11 @@ func SumMap(m *attach.Map) MapTotals {
 
 // MostFragmented returns the regions with the most free memory in spans, at most `most` of them (0: all), sorted by
 // address.
-func MostFragmented(regions []attach.MapRegion, most int) []attach.MapRegion {
+func MostFragmented(regions []attach.MapRegion, limit int) []attach.MapRegion {
 	list := slices.Clone(regions)
 	slices.SortStableFunc(list, func(a, b attach.MapRegion) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
-	if most > 0 && len(list) > most {
-		list = list[:most]
+	if limit > 0 && len(list) > limit {
+		list = list[:limit]
 	}
 	slices.SortFunc(list, func(a, b attach.MapRegion) int { return cmp.Compare(a.Address, b.Address) })
 	return list
@@ -69,9 +69,9 @@ func MapText(name string, m *attach.Map) string {
 	fmt.Fprintf(&b, "by heap metadata, including nonresident memory: %s regions of 2 MiB, %s of them on huge pages; in spans: live %s (including free blocks in threads' free lists), free %s, purged inside %s; free pages: not purged %s, without memory %s\n",
 		Count(t.Regions), Count(t.HugePages), Bytes(float64(t.Live)), Bytes(float64(t.Free)), Bytes(float64(t.Holes)),
 		Bytes(float64(t.Dirty+t.Lazy)), Bytes(float64(t.Empty)))
-	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are retained\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.KeptBytes)))
-	if m.LeftOut > 0 {
-		fmt.Fprintf(&b, "%s lines did not fit into the answer\n", Count(m.LeftOut))
+	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are retained\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.RetainedBytes)))
+	if m.Omitted > 0 {
+		fmt.Fprintf(&b, "%s lines did not fit into the answer\n", Count(m.Omitted))
 	}
 	fmt.Fprintf(&b, "\n%-16s %6s %10s %10s %10s %10s %6s  %s\n", "region", "spans", "live", "free in", "free out", "empty", "mostly", "picture")
 	return b.String()
@@ -80,8 +80,8 @@ func MapText(name string, m *attach.Map) string {
 // MapRegionText formats a region as one line. m is the answer that contains it.
 func MapRegionText(m *attach.Map, r attach.MapRegion) string {
 	mostly := "large"
-	if r.Most > 0 {
-		mostly = Count(r.Most)
+	if r.DominantSize > 0 {
+		mostly = Count(r.DominantSize)
 	}
 	if r.Spans == 0 {
 		mostly = "-"
@@ -104,7 +104,7 @@ func mapPicture(m *attach.Map, r attach.MapRegion) string {
 	marks := make([]rune, 0, pages)
 	for _, part := range r.Parts {
 		for range part.Pages {
-			marks = append(marks, markOf(m, part, len(marks)-int(part.Page)))
+			marks = append(marks, pictureChar(m, part, len(marks)-int(part.Page)))
 		}
 	}
 	var b strings.Builder
@@ -121,9 +121,9 @@ func mapPicture(m *attach.Map, r attach.MapRegion) string {
 	return b.String()
 }
 
-// markOf returns the character for one page of a part.
-func markOf(m *attach.Map, part attach.MapPart, page int) rune {
-	switch part.Is {
+// pictureChar returns the character for one page of a part.
+func pictureChar(m *attach.Map, part attach.MapPart, page int) rune {
+	switch part.Type {
 	case "large":
 		return 'L'
 	case "small", "sampled":
@@ -150,7 +150,7 @@ func markOf(m *attach.Map, part attach.MapPart, page int) rune {
 func MapSpansText(m *attach.Map, r attach.MapRegion, place func(attach.MapPin) string) string {
 	var b strings.Builder
 	for _, part := range r.Parts {
-		fmt.Fprintf(&b, "    page %3d %10s  %-8s", part.Page, Bytes(float64(part.Pages*m.PageBytes)), part.Is)
+		fmt.Fprintf(&b, "    page %3d %10s  %-8s", part.Page, Bytes(float64(part.Pages*m.PageBytes)), part.Type)
 		if part.Size > 0 {
 			fmt.Fprintf(&b, " %6s B  %s of %s blocks", Count(part.Size), Count(part.Live), Count(part.Blocks))
 		}
@@ -172,7 +172,7 @@ func MapSpansText(m *attach.Map, r attach.MapRegion, place func(attach.MapPin) s
 }
 
 // MapHugeText lists the largest huge blocks.
-func MapHugeText(m *attach.Map, most int) string {
+func MapHugeText(m *attach.Map, limit int) string {
 	list := slices.Clone(m.Blocks)
 	slices.SortStableFunc(list, func(a, b attach.MapBlock) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	var b strings.Builder
@@ -180,11 +180,11 @@ func MapHugeText(m *attach.Map, most int) string {
 		fmt.Fprintf(&b, "\n%-16s %10s %10s\n", "huge block", "bytes", "room")
 	}
 	for i, block := range list {
-		if most > 0 && i == most {
+		if limit > 0 && i == limit {
 			fmt.Fprintf(&b, "(%s more huge blocks: -n 0 shows all)\n", Count(int64(len(list)-i)))
 			break
 		}
-		fmt.Fprintf(&b, "%-16x %10s %10s\n", uint64(block.Address), Bytes(float64(block.Bytes)), Bytes(float64(block.Room)))
+		fmt.Fprintf(&b, "%-16x %10s %10s\n", uint64(block.Address), Bytes(float64(block.Bytes)), Bytes(float64(block.ReservedBytes)))
 	}
 	return b.String()
 }

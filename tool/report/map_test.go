@@ -10,14 +10,14 @@ import (
 func TestPictureOfARegion(t *testing.T) {
 	idle := int64(2000)
 	m := &attach.Map{PageBytes: 8192, OSPageBytes: 4096}
-	r := attach.MapRegion{Address: 0x200000, Spans: 5, Most: 64, LiveBytes: 1 << 20, FreeBytes: 8192, Dirty: 8, Clean: 100, HoleBytes: 4096, Huge: 1, Parts: []attach.MapPart{
-		{Page: 0, Pages: 8, Is: "small", Size: 64, Blocks: 100, Live: 100},
-		{Page: 8, Pages: 8, Is: "small", Size: 64, Blocks: 100, Live: 60, IdleMS: &idle, State: "available"},
-		{Page: 16, Pages: 8, Is: "small", Size: 64, Blocks: 100, Live: 20, Holes: 0xff00},
-		{Page: 24, Pages: 8, Is: "sampled", Size: 64, Blocks: 100, Live: 1, MapPin: attach.MapPin{Stack: "0x1", Samples: 3, AgeMS: 61000}},
-		{Page: 32, Pages: 40, Is: "large"},
-		{Page: 72, Pages: 8, Is: "dirty"},
-		{Page: 80, Pages: 176, Is: "clean"},
+	r := attach.MapRegion{Address: 0x200000, Spans: 5, DominantSize: 64, LiveBytes: 1 << 20, FreeBytes: 8192, Dirty: 8, Clean: 100, HoleBytes: 4096, Huge: 1, Parts: []attach.MapPart{
+		{Page: 0, Pages: 8, Type: "small", Size: 64, Blocks: 100, Live: 100},
+		{Page: 8, Pages: 8, Type: "small", Size: 64, Blocks: 100, Live: 60, IdleMS: &idle, State: "available"},
+		{Page: 16, Pages: 8, Type: "small", Size: 64, Blocks: 100, Live: 20, Holes: 0xff00},
+		{Page: 24, Pages: 8, Type: "sampled", Size: 64, Blocks: 100, Live: 1, MapPin: attach.MapPin{Stack: "0x1", Samples: 3, AgeMS: 61000}},
+		{Page: 32, Pages: 40, Type: "large"},
+		{Page: 72, Pages: 8, Type: "dirty"},
+		{Page: 80, Pages: 176, Type: "clean"},
 	}}
 	line := MapRegionText(m, r)
 	picture := line[strings.Index(line, "|"):]
@@ -32,7 +32,7 @@ func TestPictureOfARegion(t *testing.T) {
 	}
 }
 
-func TestMostFragmentedComeInTheOrderOfAddresses(t *testing.T) {
+func TestMostFragmentedAreSortedByAddress(t *testing.T) {
 	regions := []attach.MapRegion{{Address: 1, FreeBytes: 5}, {Address: 2, FreeBytes: 50}, {Address: 3, FreeBytes: 1}, {Address: 4, FreeBytes: 40}}
 	got := MostFragmented(regions, 2)
 	if len(got) != 2 || got[0].Address != 2 || got[1].Address != 4 {

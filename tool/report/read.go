@@ -64,7 +64,7 @@ func ParseUnzipped(plain []byte, size int, name string) (*profile.Profile, error
 	switch {
 	case err == nil:
 		return p, nil
-	case isCut(plain):
+	case isTruncated(plain):
 		return nil, truncated(name, size)
 	}
 	return nil, fmt.Errorf("%s: not a profile: expected one as `seemalloc profile PID -o FILE` writes it (profile.proto)", name)
@@ -74,9 +74,9 @@ func truncated(name string, size int) error {
 	return fmt.Errorf("%s: a truncated profile (%d bytes): copy it again, or take it again with `seemalloc profile PID -o FILE`", name, size)
 }
 
-// isCut reports whether data begins like profile.proto and ends in the middle of a field. It walks the fields of the
-// outermost message, whose numbers must exist in profile.proto.
-func isCut(data []byte) bool {
+// isTruncated reports whether data begins like profile.proto and ends in the middle of a field. It walks the fields of
+// the outermost message, whose numbers must exist in profile.proto.
+func isTruncated(data []byte) bool {
 	const lastField = 16
 	fields := 0
 	for ; len(data) > 0; fields++ {

@@ -36,8 +36,8 @@ const (
 	fixed32  = 5
 )
 
-// piece is a run of consecutive samples.
-type piece struct {
+// sampleChunk is a run of consecutive samples.
+type sampleChunk struct {
 	data         []byte // fields of a Profile, all of them samples
 	first, count int    // index of the first sample, and their number
 }
@@ -46,7 +46,7 @@ const pieceSamples = 8192
 
 // parseSamples reads profile.proto. It returns false if pprof must read the file.
 func parseSamples(plain []byte) (*profile.Profile, bool) {
-	rest, pieces, texts, ok := takeOut(plain)
+	rest, pieces, texts, ok := splitSamples(plain)
 	if !ok || len(pieces) == 0 {
 		return nil, false
 	}
@@ -81,13 +81,13 @@ func parseSamples(plain []byte) (*profile.Profile, bool) {
 	return p, !failed.Load()
 }
 
-// takeOut splits a Profile into its samples and the rest, which is a valid Profile too. texts are its strings.
-func takeOut(plain []byte) (rest []byte, pieces []piece, texts []string, ok bool) {
+// splitSamples splits a Profile into its samples and the rest, which is a valid Profile too. texts are its strings.
+func splitSamples(plain []byte) (rest []byte, pieces []sampleChunk, texts []string, ok bool) {
 	samples, begin := 0, -1 // start of the current piece
 	count := 0
 	end := func(at int) {
 		if begin >= 0 {
-			pieces = append(pieces, piece{plain[begin:at], samples - count, count})
+			pieces = append(pieces, sampleChunk{plain[begin:at], samples - count, count})
 		}
 		begin, count = -1, 0
 	}
@@ -171,20 +171,20 @@ type sampleReader struct {
 	locations ByID[*profile.Location]
 	texts     []string
 
-	locationRoom []*profile.Location
-	valueRoom    []int64
-	left         int      // unread bytes of the piece
-	labels       []label  // of the current sample
-	numbers      []uint64 // of the current field
+	locationChunk []*profile.Location
+	valueChunk    []int64
+	left          int      // unread bytes of the piece
+	labels        []label  // of the current sample
+	numbers       []uint64 // of the current field
 }
 
 type label struct {
 	key, text, number, unit int64 // all except number are indices into texts
 }
 
-// roomEntries is the maximum size of one chunk. Profiles with few samples get only as much as they can need, because a
-// server keeps many profiles.
-const roomEntries = 1 << 15
+// maxChunkEntries is the maximum size of one chunk. Profiles with few samples get only as much as they can need,
+// because a server keeps many profiles.
+const maxChunkEntries = 1 << 15
 
 // read reads len(out) samples.
 func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
@@ -203,14 +203,14 @@ func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
 
 func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
 	// Each location and each value takes at least one byte.
-	room := max(min(roomEntries, r.left), len(data))
-	if cap(r.locationRoom)-len(r.locationRoom) < len(data) {
-		r.locationRoom = make([]*profile.Location, 0, room)
+	chunk := max(min(maxChunkEntries, r.left), len(data))
+	if cap(r.locationChunk)-len(r.locationChunk) < len(data) {
+		r.locationChunk = make([]*profile.Location, 0, chunk)
 	}
-	if cap(r.valueRoom)-len(r.valueRoom) < len(data) {
-		r.valueRoom = make([]int64, 0, room)
+	if cap(r.valueChunk)-len(r.valueChunk) < len(data) {
+		r.valueChunk = make([]int64, 0, chunk)
 	}
-	locations, values := r.locationRoom[len(r.locationRoom):], r.valueRoom[len(r.valueRoom):]
+	locations, values := r.locationChunk[len(r.locationChunk):], r.valueChunk[len(r.valueChunk):]
 	r.labels = r.labels[:0]
 	for len(data) > 0 {
 		f, size := nextField(data)
@@ -247,8 +247,8 @@ func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
 			return false
 		}
 	}
-	r.locationRoom = r.locationRoom[:len(r.locationRoom)+len(locations)]
-	r.valueRoom = r.valueRoom[:len(r.valueRoom)+len(values)]
+	r.locationChunk = r.locationChunk[:len(r.locationChunk)+len(locations)]
+	r.valueChunk = r.valueChunk[:len(r.valueChunk)+len(values)]
 	into.Location, into.Value = locations[:len(locations):len(locations)], values[:len(values):len(values)]
 	return len(r.labels) == 0 || r.put(into)
 }

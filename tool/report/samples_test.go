@@ -102,7 +102,7 @@ func TestSamplesAreReadAsPprofReadsThem(t *testing.T) {
 }
 
 // For arbitrary bytes: the result equals pprof's, and files that pprof rejects are left to pprof.
-func TestDamagedSamplesAreLeftToPprof(t *testing.T) {
+func TestDamagedSamplesFallBackToPprof(t *testing.T) {
 	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	plain := encoded(t, randomSamples(random, 5))
@@ -140,7 +140,7 @@ func TestSamplesOfOtherWriters(t *testing.T) {
 	p := randomSamples(rand.New(rand.NewSource(testseed.Of(t))), 1)
 	p.Sample[0].Location, p.Sample[0].Label, p.Sample[0].NumLabel, p.Sample[0].NumUnit = nil, nil, nil, nil
 	p.Sample[0].Value = nil
-	rest, _, _, ok := takeOut(encoded(t, p))
+	rest, _, _, ok := splitSamples(encoded(t, p))
 	if !ok {
 		t.Fatal("not a profile")
 	}

@@ -81,8 +81,8 @@ func (s Stat) Text() string {
 		s.KernelCPU)
 }
 
-// RunFacts holds the system's data about a command that has ended.
-type RunFacts struct {
+// RunSummary holds the system's data about a command that has ended.
+type RunSummary struct {
 	Command   string        `json:"command"`
 	Status    string        `json:"status"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
@@ -104,7 +104,7 @@ func known(bytes int64) string {
 
 // Run formats the summary of a whole run. stats is nil if the command itself left none. others are the statistics of
 // its child processes.
-func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
+func Run(f RunSummary, stats *attach.Stats, others []*attach.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s after %s; CPU %s user, %s system; peak RSS %s\n", f.Command, f.Status, precise(f.Elapsed), precise(f.User),
 		precise(f.System), known(f.PeakRSS))
@@ -117,16 +117,16 @@ func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 		fmt.Fprintf(&b, "No statistics of its own; these are the totals of %d processes that it started\n\n", len(others))
 	default:
 		all = append([]*attach.Stats{stats}, others...)
-		ownEnd(&b, f, stats, len(all))
+		ownStatus(&b, f, stats, len(all))
 	}
-	sums := addUp(all)
+	sums := sumStats(all)
 	b.WriteString(CallsTable(sums.System.Calls.WithoutReport(), f.Elapsed))
 	runTotals(&b, sums)
 	return b.String()
 }
 
-// ownEnd formats the final state of the command's own process.
-func ownEnd(b *strings.Builder, f RunFacts, s *attach.Stats, processes int) {
+// ownStatus formats the final state of the command's own process.
+func ownStatus(b *strings.Builder, f RunSummary, s *attach.Stats, processes int) {
 	if !f.AtExit {
 		b.WriteString("It ended without running its exit handlers: these are the statistics of the last query\n")
 	}
@@ -138,8 +138,8 @@ func ownEnd(b *strings.Builder, f RunFacts, s *attach.Stats, processes int) {
 	b.WriteByte('\n')
 }
 
-// addUp sums the values that runTotals shows.
-func addUp(all []*attach.Stats) *attach.Stats {
+// sumStats sums the values that runTotals shows.
+func sumStats(all []*attach.Stats) *attach.Stats {
 	sum := new(attach.Stats)
 	for _, s := range all {
 		sum.System.Calls = sum.System.Calls.Plus(s.System.Calls)
@@ -164,9 +164,9 @@ func runTotals(b *strings.Builder, sum *attach.Stats) {
 	fmt.Fprintf(b, "Refaults: %s in %s allocations: memory that was reused soon after it was purged\n",
 		Bytes(float64(sum.System.RefaultBytes)), Count(sum.System.RefaultRuns))
 	fmt.Fprintf(b, "Threads: %s heaps, %s refills, %s blocks freed by other threads, %s lock waits (%s), %s short ones\n", Count(sum.Threads.Heaps),
-		Count(refills(sum)), Count(sum.Threads.RemoteFrees), Count(sum.Locks.Waits()), Took(sum.Locks.WaitNS()), Count(sum.Locks.SharedShortWaits))
+		Count(refills(sum)), Count(sum.Threads.RemoteFrees), Count(sum.Locks.Waits()), FormatNanos(sum.Locks.WaitNS()), Count(sum.Locks.SharedShortWaits))
 	if sum.Pressure.Waits > 0 {
-		fmt.Fprintf(b, "Near a memory limit threads waited %s times until memory was returned (%s)\n", Count(sum.Pressure.Waits), Took(sum.Pressure.WaitNS))
+		fmt.Fprintf(b, "Near a memory limit threads waited %s times until memory was returned (%s)\n", Count(sum.Pressure.Waits), FormatNanos(sum.Pressure.WaitNS))
 	}
 }
 

@@ -14,7 +14,7 @@ func statsAt(ns int64, change func(*attach.Stats)) *attach.Stats {
 	return s
 }
 
-func TestStatIsWhatHappenedBetween(t *testing.T) {
+func TestStatIsTheDifference(t *testing.T) {
 	before := statsAt(5e9, func(s *attach.Stats) {
 		s.System.MinorFaults, s.System.RefaultBytes, s.Locks.SharedWaits, s.Threads.RemoteFrees = 100, 1e6, 1, 10
 		s.System.Calls = attach.Calls{{Call: "mmap", Reason: "growth", Calls: 10, Bytes: 10, NS: 10}}
@@ -99,7 +99,7 @@ func TestEdges(t *testing.T) {
 		}
 	}
 	for n, want := range map[int64]string{0: "0 ns", 999: "999 ns", 12_300: "12.3 us", 4_560_000: "4.56 ms", 1_500_000_000: "1.50 s"} {
-		if got := Took(n); got != want {
+		if got := FormatNanos(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestTraceTotals(t *testing.T) {
 	}
 }
 
-func TestTraceLinesStandBelowTheirHeader(t *testing.T) {
+func TestTraceColumnsAreAligned(t *testing.T) {
 	e := attach.Event{TimeNS: 3_500_000_000, Call: "madvise:nohugepage", Reason: "huge_pages", Bytes: 1 << 21, NS: 9100, Thread: 8857, SizeClass: 16384}
 	line := TraceLine(e, 1_000_000_000, "f a.c:1")
 	if line != "  2.500000 madvise:nohugepage  huge_pages     2.00 MiB     9.1 us     8857  16,384  f a.c:1\n" {
@@ -159,7 +159,7 @@ func TestRun(t *testing.T) {
 	child := statsAt(1, func(s *attach.Stats) {
 		s.System.Calls = attach.Calls{{Call: "mmap", Reason: "growth", Calls: 2, Bytes: 8192, NS: 200}}
 	})
-	facts := RunFacts{Command: "job", Status: "exit status 0", Elapsed: 1500 * time.Millisecond, AtExit: true}
+	facts := RunSummary{Command: "job", Status: "exit status 0", Elapsed: 1500 * time.Millisecond, AtExit: true}
 	for _, test := range []struct {
 		name     string
 		own      *attach.Stats
@@ -193,7 +193,7 @@ func TestDumpsAreCounted(t *testing.T) {
 		"":                                 {},
 		"Profiles written to files: 8\n\n": {Written: 8},
 		"Profiles written to files: 8, older ones removed: 3; merged with another one that was waiting to be written: 13; " +
-			"could not be written: 1 (last: no space left on device)\n\n": {Written: 8, Removed: 3, Joined: 13, Failed: 1, LastErrno: 28},
+			"could not be written: 1 (last: no space left on device)\n\n": {Written: 8, Removed: 3, Merged: 13, Failed: 1, LastErrno: 28},
 	} {
 		var b strings.Builder
 		if dumps(&b, d); b.String() != want {

@@ -11,11 +11,11 @@ import (
 
 // Stats formats the statistics of one process: the breakdown of its resident memory, its sampling, its calls into the
 // kernel, and the size classes in use. mappings is nil if unknown.
-func Stats(s *attach.Stats, who string, mappings *attach.Mappings) string {
+func Stats(s *attach.Stats, process string, mappings *attach.Mappings) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: seemalloc %s, up %s, thread heaps %s in use, %s so far\n\n", who, orUnknown(s.Version),
+	fmt.Fprintf(&b, "%s: seemalloc %s, up %s, thread heaps %s in use, %s so far\n\n", process, orUnknown(s.Version),
 		Duration(time.Duration(s.UptimeMS)*time.Millisecond), Count(s.Threads.Live), Count(s.Threads.Heaps))
-	reconciliation(&b, s.Memory)
+	writeRSSBreakdown(&b, s.Memory)
 	sampling(&b, s)
 	system(&b, s)
 	if mappings != nil {
@@ -30,7 +30,7 @@ func Stats(s *attach.Stats, who string, mappings *attach.Mappings) string {
 	return b.String()
 }
 
-func reconciliation(b *strings.Builder, m attach.Memory) {
+func writeRSSBreakdown(b *strings.Builder, m attach.Memory) {
 	fmt.Fprintf(b, "Resident memory (RSS) %s, of which\n", Bytes(float64(m.RSS)))
 	sum := int64(0)
 	for _, part := range []struct {
@@ -42,7 +42,7 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		{"cached", m.Cached, "free blocks and pages cached for later allocations"},
 		{"fragmentation", m.Fragmentation, "free space in spans that still have live blocks"},
 		{"metadata", m.Metadata, "the allocator's own metadata, samples and stacks"},
-		{"not ours", m.NotOurs, "code, stacks, files, and memory mapped by others"},
+		{"not ours", m.Foreign, "code, stacks, files, and memory mapped by others"},
 	} {
 		sum += part.bytes
 		fmt.Fprintf(b, "  %-14s %12s %7s  %s\n", part.name, Bytes(float64(part.bytes)), Percent(float64(part.bytes), float64(m.RSS)), part.help)
@@ -51,25 +51,25 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		fmt.Fprintf(b, "  %-14s %12s %7s  %s\n", "difference", Bytes(float64(m.RSS-sum)), Percent(float64(m.RSS-sum), float64(m.RSS)),
 			"the parts were not read at the same moment")
 	}
-	certainty(b, m)
+	writeErrorBounds(b, m)
 	fmt.Fprintf(b, "Live bytes %s (exact, by allocated size; may exceed the resident part), address space %s, free pages not purged %s\n\n",
 		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
 }
 
 // eachWithin states the accuracy of the parts briefly.
 func eachWithin(m attach.Memory) string {
-	if m.Uncertain == nil || *m.Uncertain == 0 {
+	if m.ErrorBound == nil || *m.ErrorBound == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", each may be off by up to %s", Bytes(float64(*m.Uncertain)))
+	return fmt.Sprintf(", each may be off by up to %s", Bytes(float64(*m.ErrorBound)))
 }
 
-// certainty states the accuracy of the parts that are estimates.
-func certainty(b *strings.Builder, m attach.Memory) {
-	if m.Uncertain == nil || *m.Uncertain == 0 {
+// writeErrorBounds states the accuracy of the parts that are estimates.
+func writeErrorBounds(b *strings.Builder, m attach.Memory) {
+	if m.ErrorBound == nil || *m.ErrorBound == 0 {
 		return
 	}
-	fmt.Fprintf(b, "  estimated: live, cached, fragmentation and not ours may each be off by up to %s\n", Bytes(float64(*m.Uncertain)))
+	fmt.Fprintf(b, "  estimated: live, cached, fragmentation and not ours may each be off by up to %s\n", Bytes(float64(*m.ErrorBound)))
 	if m.PagesRefused != 0 {
 		b.WriteString("  the kernel refuses to report which pages are resident (mincore): all pages that may be resident are counted\n")
 	}
@@ -83,9 +83,9 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 		fmt.Fprintf(b, "Sampling: one in %s on average; %s samples so far, %s of blocks still live, %s stacks\n",
 			Bytes(float64(p.Interval)), Count(p.Samples), Count(p.LiveSamples), Count(p.Stacks))
 	}
-	if p.Stretched != 0 {
+	if p.BackedOff != 0 {
 		fmt.Fprintf(b, "  %s of the samples at a longer interval: their threads would have exceeded sample_limit\n",
-			Count(p.Stretched))
+			Count(p.BackedOff))
 	}
 	if p.Estimate != 0 {
 		fmt.Fprintf(b, "  live bytes estimated from samples: %s ± %s (standard error); exact: %s, by allocated size\n",
@@ -95,15 +95,15 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 		fmt.Fprintf(b, "  requested by the program: %s ± %s; the rest is rounding up to size classes and pages\n", Bytes(*p.Requested),
 			Bytes(p.RequestedStderr))
 	}
-	if losses := Losses(p); losses != "" {
+	if losses := MissingData(p); losses != "" {
 		fmt.Fprintf(b, "  %s\n", losses)
 	}
 	b.WriteByte('\n')
 }
 
-// Losses describes the data that the profile lacks: dropped samples, and truncated or broken stacks. It returns "" if
-// nothing is missing.
-func Losses(p attach.Sampling) string {
+// MissingData describes the data that the profile lacks: dropped samples, and truncated or broken stacks. It returns ""
+// if nothing is missing.
+func MissingData(p attach.Sampling) string {
 	var parts []string
 	for _, loss := range []struct {
 		count int64
@@ -124,7 +124,7 @@ func Losses(p attach.Sampling) string {
 func system(b *strings.Builder, s *attach.Stats) {
 	b.WriteString("Calls into the kernel\n")
 	b.WriteString(CallsTable(s.System.Calls.WithoutReport(), time.Duration(s.UptimeMS)*time.Millisecond))
-	runTotals(b, addUp([]*attach.Stats{s}))
+	runTotals(b, sumStats([]*attach.Stats{s}))
 	b.WriteByte('\n')
 }
 
@@ -136,8 +136,8 @@ func purge(b *strings.Builder, p attach.Purge, s attach.System) {
 		b.WriteString("Free memory is returned to the OS only on request (option purge)\n")
 	} else {
 		fmt.Fprintf(b, "Free memory is returned to the OS after %s (purge:%s); of %s returned automatically, %s were reused soon (%s)\n",
-			Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(s.RefaultDelayedBytes)),
-			Percent(float64(s.RefaultDelayedBytes), float64(p.GivenBack)))
+			Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.PurgedBytes)), Bytes(float64(s.RefaultDelayedBytes)),
+			Percent(float64(s.RefaultDelayedBytes), float64(p.PurgedBytes)))
 	}
 	if rest := s.RefaultBytes - s.RefaultDelayedBytes; rest > 0 {
 		fmt.Fprintf(b, "  reused soon after it was returned at free, on request or because memory was short: %s\n", Bytes(float64(rest)))
@@ -184,7 +184,7 @@ func socket(b *strings.Builder, s attach.Socket) {
 		fmt.Fprintf(b, "The control socket is %s\n", s.Path)
 	}
 	for _, place := range s.Refused {
-		fmt.Fprintf(b, "  it could not be made in %s: %s\n", place.Folder, place.Why)
+		fmt.Fprintf(b, "  it could not be made in %s: %s\n", place.Dir, place.Why)
 	}
 	b.WriteByte('\n')
 }
@@ -198,8 +198,8 @@ func dumps(b *strings.Builder, d attach.Dumps) {
 	if d.Removed != 0 {
 		fmt.Fprintf(b, ", older ones removed: %s", Count(d.Removed))
 	}
-	if d.Joined != 0 {
-		fmt.Fprintf(b, "; merged with another one that was waiting to be written: %s", Count(d.Joined))
+	if d.Merged != 0 {
+		fmt.Fprintf(b, "; merged with another one that was waiting to be written: %s", Count(d.Merged))
 	}
 	if d.Failed != 0 {
 		fmt.Fprintf(b, "; could not be written: %s (last: %s)", Count(d.Failed), syscall.Errno(d.LastErrno))

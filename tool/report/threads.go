@@ -31,8 +31,8 @@ func IsOfThread(sample *profile.Sample, wanted *regexp.Regexp) bool {
 		slices.ContainsFunc(sample.NumLabel[TIDLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })
 }
 
-// KeepThreads removes from p the samples of all other threads. It reports whether any remain.
-func KeepThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
+// FilterThreads removes from p the samples of all other threads. It reports whether any remain.
+func FilterThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
 	var kept []*profile.Sample
 	for _, sample := range p.Sample {
 		if IsOfThread(sample, wanted) {

@@ -69,14 +69,14 @@ func TestThreadsAddUp(t *testing.T) {
 func TestThreadsAreChosenByNameOrID(t *testing.T) {
 	for pattern, want := range map[string]int64{"^a$": 3, "a": 3 + 4, "7": 1, "^7$": 0, "2": 8, "x": 0, "9": 2} {
 		p := threaded(threadedRow{"a", 7, "f", 1}, threadedRow{"a", 9, "f", 2}, threadedRow{"bar", 79, "f", 4}, threadedRow{"w2", 22, "f", 8}, threadedRow{"", 0, "f", 16})
-		any := KeepThreads(p, regexp.MustCompile(pattern))
+		any := FilterThreads(p, regexp.MustCompile(pattern))
 		if got := Total(p, 1); got != want || any != (want != 0) {
 			t.Errorf("%s: %d (%t), want %d", pattern, got, any, want)
 		}
 	}
 }
 
-func TestWhetherThreadsAreKnown(t *testing.T) {
+func TestHasThreads(t *testing.T) {
 	for want, p := range map[bool]*profile.Profile{
 		true: threaded(threadedRow{"", 0, "f", 1}, threadedRow{"a", 7, "f", 1}), false: threaded(threadedRow{"", 0, "f", 1}),
 	} {

@@ -32,9 +32,10 @@ type Top struct {
 	// Records counts the profile's nonzero rows. Each represents one or more samples of one stack.
 	Records int   `json:"records"`
 	Period  int64 `json:"interval"` // the sampling interval when the profile is taken
-	// Least and Most are the smallest and the largest interval at which the rows were sampled, or 0 if unknown.
-	Least int64 `json:"least_interval,omitempty"`
-	Most  int64 `json:"most_interval,omitempty"`
+	// MinInterval and MaxInterval are the smallest and the largest interval at which the rows were sampled, or 0 if
+	// unknown.
+	MinInterval int64 `json:"least_interval,omitempty"`
+	MaxInterval int64 `json:"most_interval,omitempty"`
 	// Whole is the base of percentages: the total, or for a change the earlier total.
 	Whole  int64 `json:"percentages_of"`
 	Change bool  `json:"-"` // values are differences, shown with their sign
@@ -139,7 +140,7 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	was, is := ExactAllocated(base), ExactAllocated(p)
 	base.Scale(-1)
 	if p.PeriodType != nil && p.PeriodType.Unit == "bytes" {
-		restateIntervals(base, p.Period)
+		rescaleIntervals(base, p.Period)
 	}
 	base.PeriodType, base.Period = p.PeriodType, p.Period
 	change, err := profile.Merge(both)
@@ -163,11 +164,11 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	if err := p.RemoveUninteresting(); err != nil {
 		return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
 	}
-	t := &Top{Type: p.SampleType[index].Type, Unit: p.SampleType[index].Unit, Period: p.Period, Least: p.Period, Most: p.Period}
+	t := &Top{Type: p.SampleType[index].Type, Unit: p.SampleType[index].Unit, Period: p.Period, MinInterval: p.Period, MaxInterval: p.Period}
 	if strings.HasSuffix(t.Type, "_objects") {
 		t.Unit = "objects"
 	}
-	if growing.MatchString(t.Type) {
+	if cumulativeTypes.MatchString(t.Type) {
 		t.Seconds = max(float64(p.DurationNanos), 0) / 1e9
 	}
 	type row struct {
@@ -176,7 +177,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	}
 	rows := map[string]*row{}
 	var order []*row
-	errorOf := samplingOf(p, index)
+	errorOf := newSamplingError(p, index)
 	for _, sample := range p.Sample {
 		value := sample.Value[index]
 		if value == 0 {
@@ -185,9 +186,9 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		t.Total += value
 		t.Records++
 		if interval := intervalOf(p, sample); t.Records == 1 {
-			t.Least, t.Most = interval, interval
+			t.MinInterval, t.MaxInterval = interval, interval
 		} else {
-			t.Least, t.Most = min(t.Least, interval), max(t.Most, interval)
+			t.MinInterval, t.MaxInterval = min(t.MinInterval, interval), max(t.MaxInterval, interval)
 		}
 		part := errorOf(sample)
 		seen := map[*row]bool{}
@@ -224,18 +225,18 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	return t, nil
 }
 
-// Plus formats the accuracy of the total, to follow it. It returns "" if everything was recorded, or if the total does
-// not count sampled blocks.
-func (t *Top) Plus() string {
+// ErrorText formats the accuracy of the total, to follow it. It returns "" if everything was recorded, or if the total
+// does not count sampled blocks.
+func (t *Top) ErrorText() string {
 	switch {
 	case !t.Error.Known() && (t.Unit == "bytes" || t.Unit == "objects"):
 		return " (standard error unknown)"
 	case !(t.Error > 0):
 		return ""
 	}
-	at := Bytes(float64(t.Most))
-	if t.Least != t.Most {
-		at = Bytes(float64(t.Least)) + " to " + at
+	at := Bytes(float64(t.MaxInterval))
+	if t.MinInterval != t.MaxInterval {
+		at = Bytes(float64(t.MinInterval)) + " to " + at
 	}
 	return fmt.Sprintf(" ± %s (standard error; sampled once in %s on average)", Amount(int64(t.Error), t.Unit), at)
 }
@@ -327,9 +328,9 @@ func (t *Top) Text(limit int) string {
 // rated reports whether values are also shown per second.
 func (t *Top) rated() bool { return t.Seconds > 0 }
 
-// BecomeChange turns the report into a difference. before is the earlier total and of the standard error. A difference
-// between two moments or two processes has no rates.
-func (t *Top) BecomeChange(before int64, of StandardError) {
+// ConvertToChange turns the report into a difference. before is the earlier total and of the standard error. A
+// difference between two moments or two processes has no rates.
+func (t *Top) ConvertToChange(before int64, of StandardError) {
 	t.Whole, t.Change, t.Error, t.Seconds = before, true, of, 0
 	for i := range t.Rows {
 		t.Rows[i].PerSecond = 0

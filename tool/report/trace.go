@@ -24,11 +24,11 @@ func TraceLine(e attach.Event, since int64, place string) string {
 		place += "  REFUSED"
 	}
 	return fmt.Sprintf("%10.6f %-19s %-10s %12s %10s %8d %7s  %s\n", float64(e.TimeNS-since)/float64(time.Second), call, e.Reason,
-		Bytes(float64(e.Bytes)), Took(e.NS), e.Thread, class, place)
+		Bytes(float64(e.Bytes)), FormatNanos(e.NS), e.Thread, class, place)
 }
 
-// Took formats a short time with its unit: "870 ns", "12.3 us", "4.56 ms".
-func Took(ns int64) string {
+// FormatNanos formats a short time with its unit: "870 ns", "12.3 us", "4.56 ms".
+func FormatNanos(ns int64) string {
 	switch {
 	case ns < 1000:
 		return fmt.Sprintf("%d ns", ns)
@@ -140,7 +140,7 @@ func CallsTable(calls attach.Calls, elapsed time.Duration) string {
 			each = c.NS / c.Calls
 		}
 		fmt.Fprintf(&b, "%-19s %-10s %10s %12s %8s %10s %10s\n", call, reason, Count(c.Calls), Bytes(float64(c.Bytes)), Count(c.Refused),
-			Took(c.NS), Took(each))
+			FormatNanos(c.NS), FormatNanos(each))
 	}
 	for _, c := range calls {
 		row(c.Call, c.Reason, c)

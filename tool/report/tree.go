@@ -68,8 +68,8 @@ func (n *Node) sort() {
 // TreeText formats the tree. Branches below least percent of the total are summarized in one line, and so are levels
 // below depth; 0 means no limit. A function that is the only visible child has the same indent as its parent, so that
 // the depth of the tree is its number of forks.
-func (t *Top) TreeText(root *Node, least float64, depth int) string {
-	w := treeWriter{top: t, depth: depth, least: int64(least / 100 * float64(max(t.Whole, -t.Whole)))}
+func (t *Top) TreeText(root *Node, minimum float64, depth int) string {
+	w := treeWriter{top: t, depth: depth, least: int64(minimum / 100 * float64(max(t.Whole, -t.Whole)))}
 	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", "cum", "cum%", "flat", "function")
 	w.children(root, "", 1)
 	return w.b.String()

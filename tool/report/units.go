@@ -37,9 +37,9 @@ func Amount(v int64, unit string) string {
 		return Bytes(float64(v))
 	case "nanoseconds":
 		if v < 0 {
-			return "-" + Took(-v)
+			return "-" + FormatNanos(-v)
 		}
-		return Took(v)
+		return FormatNanos(v)
 	}
 	return Count(v)
 }
@@ -62,9 +62,9 @@ func Count(n int64) string {
 }
 
 // Percent formats part/whole: "12.34%", or "0%" if whole is 0.
-func Percent(part, whole float64) string {
-	if whole == 0 || part == 0 {
+func Percent(part, total float64) string {
+	if total == 0 || part == 0 {
 		return "0%"
 	}
-	return strconv.FormatFloat(100*part/whole, 'f', 2, 64) + "%"
+	return strconv.FormatFloat(100*part/total, 'f', 2, 64) + "%"
 }

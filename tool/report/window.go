@@ -26,7 +26,7 @@ func (t *Top) Rate() string {
 	return fmt.Sprintf("%s per second over %s", Amount(int64(float64(t.Total)/t.Seconds), t.Unit), Duration(time.Duration(t.Seconds*1e9)))
 }
 
-var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
+var cumulativeTypes = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
 
 // The format of core/profile/heap_profile_writer.cc, and its older wording.
 var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) (?:live bytes|bytes are handed out)`)

@@ -2,9 +2,9 @@ package store
 
 import "fmt"
 
-// makeRoom thins out old data until this many additional bytes fit. The database file keeps its size, and freed space
+// freeSpace thins out old data until this many additional bytes fit. The database file keeps its size, and freed space
 // in it is reused. The lock is held.
-func (s *Store) makeRoom(more int64) error {
+func (s *Store) freeSpace(more int64) error {
 	if s.limit == 0 {
 		return nil // opened for reading
 	}
@@ -14,8 +14,8 @@ func (s *Store) makeRoom(more int64) error {
 			return s.explain(err)
 		}
 		// A sixteenth is reserved for the inner pages of tables.
-		room := s.databaseBytes()/16*15 - (pages-free)*pageBytes
-		if more < room {
+		space := s.databaseBytes()/16*15 - (pages-free)*pageBytes
+		if more < space {
 			return nil
 		}
 		if s.pointBytes == 0 && len(s.moments) <= 2 {
@@ -25,7 +25,7 @@ func (s *Store) makeRoom(more int64) error {
 		if s.pointBytes > s.databaseBytes()/pointsPart || len(s.moments) <= 2 {
 			err = s.thinPoints()
 		} else {
-			err = s.dropMoment()
+			err = s.evictMoment()
 		}
 		if err != nil {
 			return s.explain(err)
@@ -47,19 +47,19 @@ func (s *Store) thinPoints() error {
 	return err
 }
 
-// dropMoment deletes the moment whose neighbours are closest together relative to its age (like web.History). The first
-// moment, the last one and those requested by the user are kept as long as there are others.
-func (s *Store) dropMoment() error {
+// evictMoment deletes the moment whose neighbours are closest together relative to its age (like web.History). The
+// first moment, the last one and those requested by the user are kept as long as there are others.
+func (s *Store) evictMoment() error {
 	now := s.moments[len(s.moments)-1].Time
-	best, least := 1, 0.0
+	best, minimum := 1, 0.0
 	for i, found := 1, false; i < len(s.moments)-1; i++ {
 		m := s.moments[i]
-		if m.Asked {
+		if m.Pinned {
 			continue
 		}
 		gap := float64(s.moments[i+1].Time-s.moments[i-1].Time) / float64(max(now-m.Time, 0)+1000)
-		if !found || gap < least {
-			best, least, found = i, gap, true
+		if !found || gap < minimum {
+			best, minimum, found = i, gap, true
 		}
 	}
 	if _, err := s.db.Exec("DELETE FROM moments WHERE id = ?", s.moments[best].ID); err != nil {

@@ -35,14 +35,14 @@ const (
 // Sizes: three quarters of the limit are the maximum size of the database; an eighth is the maximum size of a profile,
 // which may be in the log as well; the log uses the rest.
 const (
-	LeastSize  = 16 << 20
-	UsualSize  = 256 << 20
-	logPages   = 256 // log size at which it is copied to the database
-	pageBytes  = 4096
-	pointsPart = 4  // points use at most this fraction (1/n) of the database
-	notePart   = 32 // an answer uses at most this fraction (1/n) of the limit
-	lockPause  = 50 * time.Millisecond
-	lockTries  = 20 // a killed tool may hold the directory for a moment until it has ended
+	MinSize     = 16 << 20
+	DefaultSize = 256 << 20
+	logPages    = 256 // log size at which it is copied to the database
+	pageBytes   = 4096
+	pointsPart  = 4  // points use at most this fraction (1/n) of the database
+	notePart    = 32 // an answer uses at most this fraction (1/n) of the limit
+	lockPause   = 50 * time.Millisecond
+	lockTries   = 20 // a killed tool may hold the directory for a moment until it has ended
 )
 
 const tables = `
@@ -53,11 +53,11 @@ CREATE TABLE notes(name TEXT PRIMARY KEY, data BLOB NOT NULL);`
 
 // Moment is a stored heap profile. Times are ms since 1970.
 type Moment struct {
-	ID    int
-	Time  int64
-	InUse int64
-	Asked bool // requested by the user: kept while others are deleted
-	Run   int
+	ID     int
+	Time   int64
+	InUse  int64
+	Pinned bool // requested by the user: kept while others are deleted
+	Run    int
 }
 
 // Run is a process that was observed.
@@ -92,7 +92,7 @@ func Create(dir string, limit int64) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, reason(err))
 	}
-	return open(dir, max(limit, LeastSize))
+	return open(dir, max(limit, MinSize))
 }
 
 // Open opens an existing store.
@@ -125,7 +125,7 @@ func reason(err error) error {
 }
 
 func open(dir string, limit int64) (*Store, error) {
-	lock, err := acquire(dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func open(dir string, limit int64) (*Store, error) {
 	return s, nil
 }
 
-// acquire locks the directory for this tool. The kernel releases the lock when the tool ends for any reason.
-func acquire(dir string) (*os.File, error) {
+// lockDir locks the directory for this tool. The kernel releases the lock when the tool ends for any reason.
+func lockDir(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be opened for writing: %w", dir, reason(err))
@@ -152,11 +152,11 @@ func acquire(dir string) (*os.File, error) {
 	}
 	read := make([]byte, 20)
 	n, _ := lock.ReadAt(read, 0)
-	who := strings.TrimSpace(string(read[:n]))
-	_, notAPid := strconv.ParseUint(who, 10, 32)
+	owner := strings.TrimSpace(string(read[:n]))
+	_, notAPid := strconv.ParseUint(owner, 10, 32)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fmt.Errorf("%s: is in use by another seemalloc (pid %s): end that one, or choose another folder", dir, who)
+		err = fmt.Errorf("%s: is in use by another seemalloc (pid %s): end that one, or choose another folder", dir, owner)
 	case err != nil:
 		err = fmt.Errorf("%s: cannot be locked: %w", dir, err)
 	case n > 0 && notAPid != nil:
@@ -236,7 +236,7 @@ func (s *Store) load() error {
 	defer rows.Close()
 	for rows.Next() {
 		var m Moment
-		if err := rows.Scan(&m.ID, &m.Time, &m.InUse, &m.Asked, &m.Run); err != nil {
+		if err := rows.Scan(&m.ID, &m.Time, &m.InUse, &m.Pinned, &m.Run); err != nil {
 			return err
 		}
 		s.moments = append(s.moments, m)
@@ -318,7 +318,7 @@ func (s *Store) LastRun() (*Run, error) {
 func (s *Store) AddPoint(t int64, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if err := s.makeRoom(int64(len(data))); err != nil {
+	if err := s.freeSpace(int64(len(data))); err != nil {
 		return err
 	}
 	if _, err := s.db.Exec("INSERT OR REPLACE INTO points(t, data) VALUES(?, ?)", t, data); err != nil {
@@ -332,13 +332,13 @@ func (s *Store) AddPoint(t int64, data []byte) error {
 func (s *Store) AddMoment(m Moment, profile []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if most := s.limit / 8; int64(len(profile)) > most {
+	if limit := s.limit / 8; int64(len(profile)) > limit {
 		return fmt.Errorf("%s: a profile of %d bytes is too large: the limit of the folder is %d bytes; raise it with --store-size", s.dir, len(profile), s.limit)
 	}
-	if err := s.makeRoom(int64(len(profile))); err != nil {
+	if err := s.freeSpace(int64(len(profile))); err != nil {
 		return err
 	}
-	_, err := s.db.Exec("INSERT INTO moments(id, t, inuse, asked, run, profile) VALUES(?, ?, ?, ?, ?, ?)", m.ID, m.Time, m.InUse, m.Asked, m.Run, profile)
+	_, err := s.db.Exec("INSERT INTO moments(id, t, inuse, asked, run, profile) VALUES(?, ?, ?, ?, ?, ?)", m.ID, m.Time, m.InUse, m.Pinned, m.Run, profile)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -346,22 +346,22 @@ func (s *Store) AddMoment(m Moment, profile []byte) error {
 	return nil
 }
 
-// Note stores the last answer with this name, for the current run.
-func (s *Store) Note(name string, data []byte) error {
+// StoreAnswer stores the last answer with this name, for the current run.
+func (s *Store) StoreAnswer(name string, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if most := s.limit / notePart; int64(len(data)) > most {
+	if limit := s.limit / notePart; int64(len(data)) > limit {
 		return fmt.Errorf("%s: %s of %d bytes is too large: the limit of the folder is %d bytes; raise it with --store-size", s.dir, name, len(data), s.limit)
 	}
-	if err := s.makeRoom(int64(len(data))); err != nil {
+	if err := s.freeSpace(int64(len(data))); err != nil {
 		return err
 	}
 	_, err := s.db.Exec("INSERT OR REPLACE INTO notes(name, data) VALUES(?, ?)", name, data)
 	return s.explain(err)
 }
 
-// Noted returns the last answer with this name, for the last run, or nil if there is none.
-func (s *Store) Noted(name string) ([]byte, error) {
+// LastAnswer returns the last answer with this name, for the last run, or nil if there is none.
+func (s *Store) LastAnswer(name string) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var data []byte
@@ -372,8 +372,8 @@ func (s *Store) Noted(name string) ([]byte, error) {
 	return data, s.explain(err)
 }
 
-// Notes returns the names of the stored answers of the last run.
-func (s *Store) Notes() ([]string, error) {
+// AnswerNames returns the names of the stored answers of the last run.
+func (s *Store) AnswerNames() ([]string, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	rows, err := s.db.Query("SELECT name FROM notes ORDER BY name")
@@ -394,14 +394,14 @@ func (s *Store) Notes() ([]string, error) {
 
 // Points returns at most `most` points of a time range. If there are more, it selects them evenly, including the first
 // and the last.
-func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
+func (s *Store) Points(from, until int64, limit int) ([][]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var count int
 	if err := s.db.QueryRow("SELECT count(*) FROM points WHERE t BETWEEN ? AND ?", from, until).Scan(&count); err != nil {
 		return nil, s.explain(err)
 	}
-	step := max(1, (count+most-2)/max(most-1, 1))
+	step := max(1, (count+limit-2)/max(limit-1, 1))
 	rows, err := s.db.Query(`SELECT data FROM (SELECT data, row_number() OVER (ORDER BY t) AS n FROM points WHERE t BETWEEN ? AND ?)
 		WHERE n % ? = 0 OR n = 1 OR n = ? ORDER BY n`, from, until, step, count)
 	if err != nil {
@@ -421,33 +421,33 @@ func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
 
 // Moments lists at most `most` moments of a time range and a run (0: any). If there are more, it selects them evenly,
 // and prefers those requested by the user.
-func (s *Store) Moments(run int, from, until int64, most int) []Moment {
+func (s *Store) Moments(run int, from, until int64, limit int) []Moment {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var within, asked []Moment
 	for _, m := range s.moments {
 		switch {
 		case m.Time < from || m.Time > until || run != 0 && m.Run != run:
-		case m.Asked:
+		case m.Pinned:
 			asked = append(asked, m)
 		default:
 			within = append(within, m)
 		}
 	}
-	out := evenly(asked, most)
-	out = append(out, evenly(within, most-len(out))...)
+	out := sampleEvenly(asked, limit)
+	out = append(out, sampleEvenly(within, limit-len(out))...)
 	slices.SortFunc(out, func(a, b Moment) int { return a.ID - b.ID })
 	return out
 }
 
-// evenly selects at most `most` moments, including the first and the last.
-func evenly(all []Moment, most int) []Moment {
-	if len(all) <= most {
+// sampleEvenly selects at most `most` moments, including the first and the last.
+func sampleEvenly(all []Moment, limit int) []Moment {
+	if len(all) <= limit {
 		return slices.Clone(all)
 	}
 	var out []Moment
-	for i := range most {
-		out = append(out, all[i*(len(all)-1)/max(most-1, 1)])
+	for i := range limit {
+		out = append(out, all[i*(len(all)-1)/max(limit-1, 1)])
 	}
 	return out
 }
@@ -463,19 +463,19 @@ func (s *Store) Moment(id int) (Moment, bool) {
 	return s.moments[i], true
 }
 
-// Keep marks a moment as requested by the user, so that it is kept while others are deleted. It returns false if there
+// Pin marks a moment as requested by the user, so that it is kept while others are deleted. It returns false if there
 // was nothing to write, for example because the moment has already been deleted, which is not an error.
-func (s *Store) Keep(id int) (written bool, err error) {
+func (s *Store) Pin(id int) (written bool, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	i, found := slices.BinarySearchFunc(s.moments, id, func(m Moment, id int) int { return m.ID - id })
-	if !found || s.moments[i].Asked || s.limit == 0 {
+	if !found || s.moments[i].Pinned || s.limit == 0 {
 		return false, nil
 	}
 	if _, err := s.db.Exec("UPDATE moments SET asked = 1 WHERE id = ?", id); err != nil {
 		return false, s.explain(err)
 	}
-	s.moments[i].Asked = true
+	s.moments[i].Pinned = true
 	return true, nil
 }
 

@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestWhatWasWrittenIsReadAgain(t *testing.T) {
+func TestStoreRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a folder % with ? #") // all of these characters are special in a URI
 	s := create(t, dir, 0)
 	run, err := s.Begin(1000, "redis-server (pid 12)", 12)
@@ -43,9 +43,9 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 		must(t, s.AddPoint(int64(1000*i), []byte(fmt.Sprint("point ", i))))
 	}
 	must(t, s.AddMoment(Moment{ID: 1, Time: 1500, InUse: 77, Run: run}, []byte("profile 1")))
-	must(t, s.AddMoment(Moment{ID: 2, Time: 2500, InUse: 88, Asked: true, Run: run}, []byte("profile 2")))
-	must(t, s.Note("stats", []byte("old")))
-	must(t, s.Note("stats", []byte("new")))
+	must(t, s.AddMoment(Moment{ID: 2, Time: 2500, InUse: 88, Pinned: true, Run: run}, []byte("profile 2")))
+	must(t, s.StoreAnswer("stats", []byte("old")))
+	must(t, s.StoreAnswer("stats", []byte("new")))
 	must(t, s.Close())
 	for _, name := range []string{"", file, "lock"} {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -71,7 +71,7 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 	if all := again.Moments(0, 0, 1e6, 10); len(all) != 2 || all[1] != (Moment{2, 2500, 88, true, run}) {
 		t.Errorf("%v", all)
 	}
-	if few := again.Moments(0, 0, 1e6, 1); len(few) != 1 || !few[0].Asked {
+	if few := again.Moments(0, 0, 1e6, 1); len(few) != 1 || !few[0].Pinned {
 		t.Errorf("%v", few)
 	}
 	if data, err := again.Profile(1); err != nil || string(data) != "profile 1" {
@@ -80,10 +80,10 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 	if _, err := again.Profile(7); err == nil || !strings.Contains(err.Error(), "profile 7") {
 		t.Error(err)
 	}
-	if note, err := again.Noted("stats"); err != nil || string(note) != "new" {
+	if note, err := again.LastAnswer("stats"); err != nil || string(note) != "new" {
 		t.Errorf("%q, %v", note, err)
 	}
-	if note, err := again.Noted("nothing"); err != nil || note != nil {
+	if note, err := again.LastAnswer("nothing"); err != nil || note != nil {
 		t.Errorf("%q, %v", note, err)
 	}
 	if last, err := again.LastRun(); err != nil || last == nil || *last != (Run{run, 1000, "redis-server (pid 12)", 12}) {
@@ -95,15 +95,15 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 }
 
 // The answers of the previous process are not shown for the next one.
-func TestAnswersAreOfTheLastProcess(t *testing.T) {
+func TestAnswersBelongToTheLastRun(t *testing.T) {
 	s := create(t, t.TempDir(), 0)
 	for run := 1; run <= 2; run++ {
 		id, err := s.Begin(int64(1000*run), fmt.Sprint("run ", run), run)
 		must(t, err)
-		if note, err := s.Noted("doctor"); err != nil || note != nil {
+		if note, err := s.LastAnswer("doctor"); err != nil || note != nil {
 			t.Errorf("run %d begins with %q, %v", run, note, err)
 		}
-		must(t, s.Note("doctor", []byte("ill")))
+		must(t, s.StoreAnswer("doctor", []byte("ill")))
 		must(t, s.AddMoment(Moment{ID: run, Time: 5000, Run: id}, []byte("p")))
 		if of := s.Moments(id, 0, 9000, 10); len(of) != 1 || of[0].ID != run {
 			t.Errorf("of run %d: %v", run, of)
@@ -116,14 +116,14 @@ func TestAnswersAreOfTheLastProcess(t *testing.T) {
 
 // Ten times the limit is written. The directory never exceeds its limit, and the remaining data is spread over the
 // whole time.
-func TestTheFolderIsBounded(t *testing.T) {
+func TestStoreSizeIsBounded(t *testing.T) {
 	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	dir := t.TempDir()
-	s := create(t, dir, LeastSize)
+	s := create(t, dir, MinSize)
 	written, now, largest := int64(0), int64(1e12), int64(0)
 	asked, id := 0, 0
-	for written < 10*LeastSize {
+	for written < 10*MinSize {
 		now += 1000
 		point := bytes.Repeat([]byte("p"), 200+random.Intn(300))
 		must(t, s.AddPoint(now, point))
@@ -132,27 +132,27 @@ func TestTheFolderIsBounded(t *testing.T) {
 			id++
 			data := make([]byte, random.Intn(300_000))
 			if random.Intn(50) == 0 {
-				data = make([]byte, LeastSize/8)
+				data = make([]byte, MinSize/8)
 			}
 			random.Read(data)
-			m := Moment{ID: id, Time: now, Asked: id == 5}
-			if m.Asked {
+			m := Moment{ID: id, Time: now, Pinned: id == 5}
+			if m.Pinned {
 				asked = id
 			}
 			must(t, s.AddMoment(m, data))
 			written += int64(len(data))
 		}
-		must(t, s.Note("stats", point))
+		must(t, s.StoreAnswer("stats", point))
 		if size := folderBytes(t, dir); size > largest {
 			largest = size
 		}
 	}
 	t.Logf("%d profiles, %d of them stay; at most %d bytes", id, len(s.moments), largest)
-	if largest > LeastSize {
-		t.Errorf("the folder had %d bytes; it may have %d", largest, LeastSize)
+	if largest > MinSize {
+		t.Errorf("the folder had %d bytes; it may have %d", largest, MinSize)
 	}
-	if largest < LeastSize/2 {
-		t.Errorf("the folder had no more than %d bytes; it may have %d", largest, LeastSize)
+	if largest < MinSize/2 {
+		t.Errorf("the folder had no more than %d bytes; it may have %d", largest, MinSize)
 	}
 	all := s.Moments(0, 0, now, 1e6)
 	if all[0].ID != 1 || all[len(all)-1].ID != id {
@@ -169,22 +169,22 @@ func TestTheFolderIsBounded(t *testing.T) {
 	if _, err := s.Points(now, now, 10); err != nil {
 		t.Error(err)
 	}
-	if err := s.AddMoment(Moment{ID: id + 1}, make([]byte, LeastSize/8+1)); err == nil || !strings.Contains(err.Error(), "--store-size") {
+	if err := s.AddMoment(Moment{ID: id + 1}, make([]byte, MinSize/8+1)); err == nil || !strings.Contains(err.Error(), "--store-size") {
 		t.Errorf("too large a profile: %v", err)
 	}
 }
 
 // Answers may be as large as profiles: moments are deleted to make room for them.
-func TestAnswersHaveRoom(t *testing.T) {
+func TestAnswersFitBesideMoments(t *testing.T) {
 	dir := t.TempDir()
-	s := create(t, dir, LeastSize)
+	s := create(t, dir, MinSize)
 	random := rand.New(rand.NewSource(testseed.Of(t)))
 	some := func(n int) []byte {
 		data := make([]byte, n)
 		random.Read(data)
 		return data
 	}
-	const answers, most = 12, LeastSize / notePart
+	const answers, most = 12, MinSize / notePart
 	last := map[string][]byte{}
 	for i := range 120 {
 		must(t, s.AddMoment(Moment{ID: i + 1, Time: int64(1000 * i)}, some(300_000)))
@@ -192,41 +192,41 @@ func TestAnswersHaveRoom(t *testing.T) {
 			if i%40 == 39 { // one after the other when the directory is full
 				name := fmt.Sprint("profile ", j)
 				last[name] = some(most)
-				must(t, s.Note(name, last[name]))
+				must(t, s.StoreAnswer(name, last[name]))
 			}
 		}
 	}
-	if err := s.Note("profile 0", some(most+1)); err == nil || !strings.Contains(err.Error(), "profile 0 of 524289 bytes is too large") || !strings.Contains(err.Error(), "--store-size") {
+	if err := s.StoreAnswer("profile 0", some(most+1)); err == nil || !strings.Contains(err.Error(), "profile 0 of 524289 bytes is too large") || !strings.Contains(err.Error(), "--store-size") {
 		t.Errorf("one that is too large: %v", err)
 	}
-	names, err := s.Notes()
+	names, err := s.AnswerNames()
 	must(t, err)
 	if len(names) != answers {
 		t.Errorf("%d answers: %v", len(names), names)
 	}
 	for name, want := range last {
-		if got, err := s.Noted(name); err != nil || !bytes.Equal(got, want) {
+		if got, err := s.LastAnswer(name); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not what was written: %v", name, err)
 		}
 	}
 	if all := s.Moments(0, 0, 1e12, 1000); len(all) < 3 {
 		t.Errorf("%d moments are left", len(all))
 	}
-	if size := folderBytes(t, dir); size > LeastSize {
+	if size := folderBytes(t, dir); size > MinSize {
 		t.Errorf("the folder has %d bytes", size)
 	}
 }
 
 func TestPointsAreThinned(t *testing.T) {
 	dir := t.TempDir()
-	s := create(t, dir, LeastSize)
+	s := create(t, dir, MinSize)
 	const count = 20_000
 	for i := range count {
 		if err := s.AddPoint(int64(i), bytes.Repeat([]byte("p"), 500)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if size := folderBytes(t, dir); size > LeastSize {
+	if size := folderBytes(t, dir); size > MinSize {
 		t.Errorf("%d bytes", size)
 	}
 	recent, err := s.Points(count-1000, count, count)
@@ -251,9 +251,9 @@ func folderBytes(t *testing.T, dir string) (sum int64) {
 }
 
 // The child writes as fast as it can and reports each write. After it has been killed, all reported data is there.
-func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
+func TestKilledToolLosesNothing(t *testing.T) {
 	if dir := os.Getenv("SEEMALLOC_STORE_TEST"); dir != "" {
-		s, err := Create(dir, LeastSize)
+		s, err := Create(dir, MinSize)
 		must(t, err)
 		for i := s.LastID() + 1; ; i++ {
 			must(t, s.AddMoment(Moment{ID: i, Time: int64(i)}, bytes.Repeat([]byte{byte(i)}, 20_000)))
@@ -299,7 +299,7 @@ func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
 	}
 }
 
-func TestFoldersThatAreNoneAreRefused(t *testing.T) {
+func TestOtherDirectoriesAreRefused(t *testing.T) {
 	written := func(t *testing.T) string {
 		dir := t.TempDir()
 		s := create(t, dir, 0)
@@ -368,7 +368,7 @@ func TestFoldersThatAreNoneAreRefused(t *testing.T) {
 }
 
 // A directory that contains a file called "lock" is not necessarily ours, and its contents are kept.
-func TestALockOfOthersIsLeftAlone(t *testing.T) {
+func TestForeignLockFileIsNotRemoved(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string // "": it is our directory

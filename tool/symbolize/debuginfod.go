@@ -25,13 +25,13 @@ import (
 // become notes of one line, and symbols are missing. Safe for concurrent use. All methods may be called on nil, which
 // contacts no server.
 type Debuginfod struct {
-	urls    []string
-	client  *http.Client
-	pause   time.Duration // period within which at least leastProgress bytes must arrive
-	longest time.Duration // for all files of one command
-	most    int64         // maximum bytes of one file
-	folder  *diskcache.Folder
-	say     func(string) // is called when a download starts that may take a while
+	urls        []string
+	client      *http.Client
+	idleTimeout time.Duration // period within which at least minProgress bytes must arrive
+	maxTime     time.Duration // for all files of one command
+	maxBytes    int64         // maximum bytes of one file
+	cache       *diskcache.Cache
+	notify      func(string) // is called when a download starts that may take a while
 
 	mutex sync.Mutex
 	began time.Time       // time of the first request
@@ -43,8 +43,8 @@ type Debuginfod struct {
 // arrives. A report should not.
 const (
 	defaultPause   = 10 * time.Second
-	defaultLongest = 5 * time.Minute
-	leastProgress  = 100 << 10 // as documented for DEBUGINFOD_TIMEOUT
+	defaultMaxTime = 5 * time.Minute
+	minProgress    = 100 << 10 // as documented for DEBUGINFOD_TIMEOUT
 	connectTimeout = 5 * time.Second
 	// How long a server's "not found" is valid: the same time as in elfutils' client.
 	absentFor = 10 * time.Minute
@@ -56,8 +56,8 @@ const (
 
 // NewDebuginfod reads the variables. It returns nil if DEBUGINFOD_URLS is unset or empty. say, if not nil, is called
 // for each announced download.
-func NewDebuginfod(say func(string)) *Debuginfod {
-	d := &Debuginfod{say: say, down: map[string]bool{}, folder: diskcache.Open("debug", debugCacheBytes)}
+func NewDebuginfod(notify func(string)) *Debuginfod {
+	d := &Debuginfod{notify: notify, down: map[string]bool{}, cache: diskcache.Open("debug", debugCacheBytes)}
 	for _, word := range strings.Fields(os.Getenv("DEBUGINFOD_URLS")) {
 		if strings.HasPrefix(word, "ima:") {
 			continue // a signature policy for elfutils
@@ -71,14 +71,14 @@ func NewDebuginfod(say func(string)) *Debuginfod {
 	if len(d.urls) == 0 && len(d.notes) == 0 {
 		return nil
 	}
-	d.pause = time.Duration(d.number("DEBUGINFOD_TIMEOUT", "seconds", int64(defaultPause/time.Second))) * time.Second
-	d.longest = time.Duration(d.number("DEBUGINFOD_MAXTIME", "seconds", int64(defaultLongest/time.Second))) * time.Second
-	d.most = d.number("DEBUGINFOD_MAXSIZE", "bytes", debugCacheBytes)
+	d.idleTimeout = time.Duration(d.number("DEBUGINFOD_TIMEOUT", "seconds", int64(defaultPause/time.Second))) * time.Second
+	d.maxTime = time.Duration(d.number("DEBUGINFOD_MAXTIME", "seconds", int64(defaultMaxTime/time.Second))) * time.Second
+	d.maxBytes = d.number("DEBUGINFOD_MAXSIZE", "bytes", debugCacheBytes)
 	d.client = &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: min(connectTimeout, d.pause)}).DialContext,
-		TLSHandshakeTimeout:   min(connectTimeout, d.pause),
-		ResponseHeaderTimeout: d.pause, // a server may have to unpack a file first
+		DialContext:           (&net.Dialer{Timeout: min(connectTimeout, d.idleTimeout)}).DialContext,
+		TLSHandshakeTimeout:   min(connectTimeout, d.idleTimeout),
+		ResponseHeaderTimeout: d.idleTimeout, // a server may have to unpack a file first
 	}}
 	return d
 }
@@ -89,9 +89,9 @@ func (d *Debuginfod) number(name, unit string, preset int64) int64 {
 	if text == "" || text == "0" {
 		return preset
 	}
-	const most = 1 << 40
+	const limit = 1 << 40
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 || n > most {
+	if err != nil || n <= 0 || n > limit {
 		d.note("%s=%q: expected a number of %s; %d is used", name, text, unit, preset)
 		return preset
 	}
@@ -118,8 +118,8 @@ func (d *Debuginfod) Notes() []string {
 
 // clientCaches returns the cache paths of elfutils' client, which gdb uses too.
 func clientCaches(id string) []string {
-	if folder := os.Getenv("DEBUGINFOD_CACHE_PATH"); folder != "" {
-		return []string{filepath.Join(folder, id, "debuginfo")}
+	if dir := os.Getenv("DEBUGINFOD_CACHE_PATH"); dir != "" {
+		return []string{filepath.Join(dir, id, "debuginfo")}
 	}
 	var paths []string
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -136,14 +136,14 @@ func (d *Debuginfod) find(id, what string) *object {
 	if !isBuildID(id) {
 		return nil
 	}
-	folder := diskcache.Open("debug", debugCacheBytes) // without a server too: it may have been downloaded earlier
-	if o := openWithID(folder.Path(id), id); o != nil {
+	dir := diskcache.Open("debug", debugCacheBytes) // without a server too: it may have been downloaded earlier
+	if o := openWithID(dir.Path(id), id); o != nil {
 		return o
 	}
 	if d == nil || len(d.urls) == 0 {
 		return nil
 	}
-	if age, absent := d.folder.Age(id + absentSuffix); absent && age >= 0 && age < absentFor {
+	if age, absent := d.cache.Age(id + absentSuffix); absent && age >= 0 && age < absentFor {
 		return nil
 	}
 	everywhereAbsent := true
@@ -153,7 +153,7 @@ func (d *Debuginfod) find(id, what string) *object {
 			if o := openWithID(path, id); o != nil {
 				return o
 			}
-			d.folder.Remove(id)
+			d.cache.Remove(id)
 			d.note("%s: it sent a different file for build id %s", server, id)
 			everywhereAbsent = false
 		case !errors.Is(err, errAbsent):
@@ -161,7 +161,7 @@ func (d *Debuginfod) find(id, what string) *object {
 		}
 	}
 	if everywhereAbsent {
-		_ = d.folder.Write(id+absentSuffix, nil)
+		_ = d.cache.Write(id+absentSuffix, nil)
 	}
 	return nil
 }
@@ -170,8 +170,8 @@ const absentSuffix = ".absent"
 
 // isBuildID validates a build id before it becomes part of a path or URL. The id may come from an untrusted profile.
 func isBuildID(id string) bool {
-	const least, most = 8, 128
-	return len(id) >= least && len(id) <= most && strings.Trim(id, "0123456789abcdef") == ""
+	const minimum, limit = 8, 128
+	return len(id) >= minimum && len(id) <= limit && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 var (
@@ -186,7 +186,7 @@ func (d *Debuginfod) get(server, id, what string) (string, error) {
 		return "", errDown
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), left,
-		fmt.Errorf("no end after %v (DEBUGINFOD_MAXTIME)", d.longest))
+		fmt.Errorf("no end after %v (DEBUGINFOD_MAXTIME)", d.maxTime))
 	defer cancel()
 	path, err := d.download(ctx, server, id, what)
 	var own noteError
@@ -195,7 +195,7 @@ func (d *Debuginfod) get(server, id, what string) (string, error) {
 	case errors.As(err, &own): // concerns only this file
 		d.note("%s: %v", server, err)
 	default:
-		d.shun(server, reason(ctx, err, d.pause))
+		d.markDown(server, reason(ctx, err, d.idleTimeout))
 	}
 	return path, err
 }
@@ -210,12 +210,12 @@ func (d *Debuginfod) timeLeft(server string) (time.Duration, bool) {
 	if d.began.IsZero() {
 		d.began = time.Now()
 	}
-	left := d.longest - time.Since(d.began)
+	left := d.maxTime - time.Since(d.began)
 	return left, left > 0 && !d.down[server]
 }
 
-// shun notes once that a server does not work.
-func (d *Debuginfod) shun(server, why string) {
+// markDown notes once that a server does not work.
+func (d *Debuginfod) markDown(server, why string) {
 	d.mutex.Lock()
 	known := d.down[server]
 	d.down[server] = true
@@ -271,16 +271,16 @@ func (d *Debuginfod) download(ctx context.Context, server, id, what string) (str
 		return "", fmt.Errorf("answers %s", answer.Status)
 	}
 	size := answer.ContentLength
-	if told, err := strconv.ParseInt(answer.Header.Get("X-Debuginfod-Size"), 10, 64); err == nil {
-		size = max(size, told)
+	if reported, err := strconv.ParseInt(answer.Header.Get("X-Debuginfod-Size"), 10, 64); err == nil {
+		size = max(size, reported)
 	}
-	if size > d.most {
-		return "", noteError{fmt.Errorf("the debug information of %s has %d bytes, more than the %d that DEBUGINFOD_MAXSIZE allows", what, size, d.most)}
+	if size > d.maxBytes {
+		return "", noteError{fmt.Errorf("the debug information of %s has %d bytes, more than the %d that DEBUGINFOD_MAXSIZE allows", what, size, d.maxBytes)}
 	}
-	if d.say != nil && size > announceBytes {
-		d.say(fmt.Sprintf("getting the debug information of %s from %s (%.1f MiB)", what, server, float64(size)/(1<<20)))
+	if d.notify != nil && size > announceBytes {
+		d.notify(fmt.Sprintf("getting the debug information of %s from %s (%.1f MiB)", what, server, float64(size)/(1<<20)))
 	}
-	file, err := d.folder.Create(id)
+	file, err := d.cache.Create(id)
 	if err != nil {
 		return "", noteError{fmt.Errorf("the debug information of %s cannot be stored: %v", what, err)}
 	}
@@ -297,15 +297,15 @@ func (d *Debuginfod) download(ctx context.Context, server, id, what string) (str
 
 // copy stores a body in file, as long as it arrives fast enough.
 func (d *Debuginfod) copy(ctx context.Context, cancel context.CancelCauseFunc, file *diskcache.File, body io.Reader) error {
-	slow := fmt.Errorf("less than %d KiB within %v (DEBUGINFOD_TIMEOUT)", leastProgress>>10, d.pause)
-	timer := time.AfterFunc(d.pause, func() { cancel(slow) })
+	slow := fmt.Errorf("less than %d KiB within %v (DEBUGINFOD_TIMEOUT)", minProgress>>10, d.idleTimeout)
+	timer := time.AfterFunc(d.idleTimeout, func() { cancel(slow) })
 	defer timer.Stop()
 	buffer := make([]byte, 64<<10)
 	progress, total := 0, int64(0)
 	for {
 		n, err := body.Read(buffer)
-		if total += int64(n); total > d.most {
-			return noteError{fmt.Errorf("a file of more than the %d bytes that DEBUGINFOD_MAXSIZE allows", d.most)}
+		if total += int64(n); total > d.maxBytes {
+			return noteError{fmt.Errorf("a file of more than the %d bytes that DEBUGINFOD_MAXSIZE allows", d.maxBytes)}
 		}
 		if _, writeErr := file.Write(buffer[:n]); writeErr != nil {
 			return noteError{fmt.Errorf("its answer cannot be stored: %v", writeErr)}
@@ -316,9 +316,9 @@ func (d *Debuginfod) copy(ctx context.Context, cancel context.CancelCauseFunc, f
 		case err != nil:
 			return withCause(ctx, err)
 		}
-		if progress += n; progress >= leastProgress {
+		if progress += n; progress >= minProgress {
 			progress = 0
-			timer.Reset(d.pause)
+			timer.Reset(d.idleTimeout)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestDebuginfodClientCache(t *testing.T) {
 }
 
 // A file that a server does not have is requested once in ten minutes.
-func TestDebuginfodDoesNotHaveIt(t *testing.T) {
+func TestDebuginfodNotFound(t *testing.T) {
 	emptyCache(t)
 	_, requests := server(t, http.NotFound)
 	for range 3 {

@@ -23,7 +23,7 @@ type debugInfo struct {
 	names map[dwarf.Offset]function
 	depth int // recursion depth of scopeOf
 	// Symbols are missing because a shared file is missing.
-	lacksAlternate bool
+	missingAlternate bool
 }
 
 // worker returns a copy for use by another goroutine.
@@ -60,8 +60,8 @@ func (f Files) readDebug(addresses []uint64, files *binaries, symbols map[uint64
 	defer splits.close()
 	work := &unitWork{info: info, splits: splits, symbols: symbols, found: found}
 	work.run(info.unitsOf(addresses))
-	known.lacksAlternate = work.lacksAlternate
-	known.lacksSplit = splits.lacks()
+	known.missingAlternate = work.missingAlternate
+	known.missingSplit = splits.missingPaths()
 	return work.damaged
 }
 
@@ -71,10 +71,10 @@ type unitWork struct {
 	splits  *splitFiles
 	symbols map[uint64]string // read-only
 
-	mutex          sync.Mutex
-	found          map[uint64][]frame
-	lacksAlternate bool
-	damaged        bool
+	mutex            sync.Mutex
+	found            map[uint64][]frame
+	missingAlternate bool
+	damaged          bool
 }
 
 func (w *unitWork) run(units []unit) {
@@ -105,7 +105,7 @@ func (w *unitWork) read(worker *debugInfo, u unit) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	maps.Copy(w.found, found)
-	w.lacksAlternate = w.lacksAlternate || worker.lacksAlternate
+	w.missingAlternate = w.missingAlternate || worker.missingAlternate
 	w.damaged = w.damaged || damaged
 }
 
@@ -215,7 +215,7 @@ func (d *debugInfo) unitsOf(addresses []uint64) []unit {
 		}
 		u := unit{root: root, id: at.id}
 		for _, r := range ranges {
-			for i := lowest(addresses, r[0]); i < len(addresses) && addresses[i] < r[1]; i++ {
+			for i := lowerBound(addresses, r[0]); i < len(addresses) && addresses[i] < r[1]; i++ {
 				if !taken[i] {
 					taken[i] = true
 					left--
@@ -231,8 +231,8 @@ func (d *debugInfo) unitsOf(addresses []uint64) []unit {
 	return units
 }
 
-// lowest returns the index of the first of the sorted addresses that is >= a.
-func lowest(addresses []uint64, a uint64) int {
+// lowerBound returns the index of the first of the sorted addresses that is >= a.
+func lowerBound(addresses []uint64, a uint64) int {
 	return sort.Search(len(addresses), func(i int) bool { return addresses[i] >= a })
 }
 
@@ -240,7 +240,7 @@ func lowest(addresses []uint64, a uint64) int {
 func within(addresses []uint64, ranges [][2]uint64) []uint64 {
 	var inside []uint64
 	for _, r := range ranges {
-		for i := lowest(addresses, r[0]); i < len(addresses) && addresses[i] < r[1]; i++ {
+		for i := lowerBound(addresses, r[0]); i < len(addresses) && addresses[i] < r[1]; i++ {
 			inside = append(inside, addresses[i])
 		}
 	}

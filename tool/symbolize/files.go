@@ -25,8 +25,8 @@ type Files struct {
 	PerfMaps []string
 	// Server fetches debug information over the network. nil: the server set by the environment.
 	Server *Debuginfod
-	// Say receives one-line messages for the user: why symbols are missing, and what takes long.
-	Say func(string)
+	// Notify receives one-line messages for the user: why symbols are missing, and what takes long.
+	Notify func(string)
 }
 
 // Default provides the values that Files leaves unset. A program sets it once, before any other call.
@@ -35,21 +35,21 @@ var Default Files
 func (f Files) orDefault() Files {
 	f.DebugDirs = append(f.DebugDirs[:len(f.DebugDirs):len(f.DebugDirs)], Default.DebugDirs...)
 	f.PerfMaps = append(f.PerfMaps[:len(f.PerfMaps):len(f.PerfMaps)], Default.PerfMaps...)
-	if f.Say == nil {
-		f.Say = Default.Say
+	if f.Notify == nil {
+		f.Notify = Default.Notify
 	}
 	if f.Server == nil {
 		f.Server = Default.Server
 	}
 	if f.Server == nil {
-		f.Server = NewDebuginfod(f.Say)
+		f.Server = NewDebuginfod(f.Notify)
 	}
 	return f
 }
 
-func (f Files) say(line string) {
-	if f.Say != nil {
-		f.Say(line)
+func (f Files) notify(line string) {
+	if f.Notify != nil {
+		f.Notify(line)
 	}
 }
 
@@ -61,8 +61,8 @@ type binaries struct {
 	why            string // why both are nil
 }
 
-func (b *binaries) any() *object   { return b.main.or(b.separate) }
-func (b *binaries) debug() *object { return b.separate.or(b.main) }
+func (b *binaries) any() *object   { return b.main.orElse(b.separate) }
+func (b *binaries) debug() *object { return b.separate.orElse(b.main) }
 
 func (b *binaries) close() {
 	b.main.close()
@@ -77,8 +77,9 @@ func (b *binaries) key() string {
 	return b.any().identity
 }
 
-// doubt applies to a profile without build ids: a file modified after the profile was taken may be a different file.
-func (b *binaries) doubt(taken time.Time) string {
+// mismatchWarning applies to a profile without build ids: a file modified after the profile was taken may be a
+// different file.
+func (b *binaries) mismatchWarning(taken time.Time) string {
 	if taken.IsZero() || b.main == nil || !b.main.modified.After(taken) {
 		return ""
 	}
@@ -97,14 +98,14 @@ func (f Files) open(m *module) *binaries {
 	for _, path := range f.candidates(m) {
 		o := openObject(path)
 		if o == nil {
-			b.why = cmp.Or(b.why, whyNot(path))
+			b.why = cmp.Or(b.why, rejectReason(path))
 			continue
 		}
 		if id := o.buildID(); m.buildID == "" || id == m.buildID {
 			b.main = o
 			break
 		} else {
-			b.why = fmt.Sprintf("not the file that ran (replaced since?): its build id is %s, the profile's %s", abridged(id), abridged(m.buildID))
+			b.why = fmt.Sprintf("not the file that ran (replaced since?): its build id is %s, the profile's %s", shortID(id), shortID(m.buildID))
 		}
 		o.close()
 	}
@@ -114,8 +115,8 @@ func (f Files) open(m *module) *binaries {
 	return b
 }
 
-// whyNot explains why a file cannot be used.
-func whyNot(path string) string {
+// rejectReason explains why a file cannot be used.
+func rejectReason(path string) string {
 	file, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -129,8 +130,8 @@ func whyNot(path string) string {
 	return "not an ELF file"
 }
 
-// abridged returns the start of a build id, long enough to recognize it.
-func abridged(id string) string {
+// shortID returns the start of a build id, long enough to recognize it.
+func shortID(id string) string {
 	switch {
 	case id == "":
 		return "none"

@@ -22,7 +22,7 @@ const maxOrigins = 8
 func (d *debugInfo) function(c call) function {
 	if c.alternate {
 		if d.alternate == nil {
-			d.lacksAlternate = true
+			d.missingAlternate = true
 			return function{display: "(inlined; its name is in a dwz file that is not installed)"}
 		}
 		return d.alternate.function(call{function: c.function})
@@ -71,7 +71,7 @@ func (d *debugInfo) resolve(offset dwarf.Offset) function {
 		var alternate bool
 		if offset, alternate = reference(next); alternate {
 			if d.alternate == nil {
-				d.lacksAlternate = true
+				d.missingAlternate = true
 				break
 			}
 			other := d.alternate.function(call{function: offset})
@@ -99,7 +99,7 @@ func (d *debugInfo) text(field *dwarf.Field) (string, bool) {
 	name, ok := field.Val.(string)
 	if offset, isOffset := field.Val.(int64); isOffset && field.Class == dwarf.ClassStringAlt {
 		if d.alternate == nil {
-			d.lacksAlternate = true
+			d.missingAlternate = true
 			return "", false
 		}
 		name, ok = cString(d.alternate.strings, uint32(offset)), true

@@ -26,23 +26,23 @@ func (d *debugInfo) readUnit(u unit, splits *splitFiles, symbols map[uint64]stri
 	lines := d.linesOf(u)
 	for _, address := range u.addresses {
 		chain := calls[address]
-		place := lines.at[address]
+		line := lines.at[address]
 		if len(chain) == 0 {
-			if place.file != "" {
-				found[address] = []frame{{file: place.file, line: place.line}}
+			if line.file != "" {
+				found[address] = []frame{{file: line.file, line: line.line}}
 			}
 			continue
 		}
 		frames := make([]frame, 0, len(chain))
 		for i := len(chain) - 1; i >= 0; i-- {
 			f := inner.function(chain[i])
-			fr := frame{system: f.system, display: f.display, file: place.file, line: place.line, startLine: f.line}
+			fr := frame{system: f.system, display: f.display, file: line.file, line: line.line, startLine: f.line}
 			// An unqualified name ("push_back") is less useful than the name in the symbol table.
 			if symbol := symbols[address]; i == 0 && f.system == "" && symbol != "" {
 				fr.system, fr.display = symbol, ""
 			}
 			frames = append(frames, fr)
-			place = sourceLine{file: lines.file(chain[i].callFile), line: chain[i].callAt}
+			line = sourceLine{file: lines.file(chain[i].callFile), line: chain[i].callAt}
 		}
 		found[address] = frames
 	}
@@ -75,7 +75,7 @@ func (d *debugInfo) walkPass(root dwarf.Offset, addresses []uint64, calls map[ui
 			continue
 		}
 		if entry.Tag == dwarf.TagSubprogram {
-			if hits := d.hits(entry, addresses); len(hits) != 0 {
+			if hits := d.addressesIn(entry, addresses); len(hits) != 0 {
 				for _, a := range hits {
 					if len(calls[a]) == 0 {
 						left--
@@ -114,7 +114,7 @@ func (d *debugInfo) walkFunction(reader *forwardReader, addresses []uint64, call
 		}
 		switch entry.Tag {
 		case dwarf.TagInlinedSubroutine:
-			hits := d.hits(entry, addresses)
+			hits := d.addressesIn(entry, addresses)
 			if len(hits) == 0 {
 				reader.skipChildren()
 				continue
@@ -129,7 +129,7 @@ func (d *debugInfo) walkFunction(reader *forwardReader, addresses []uint64, call
 		case dwarf.TagLexDwarfBlock, dwarf.TagTryDwarfBlock, dwarf.TagCatchDwarfBlock:
 			hits := addresses
 			if entry.AttrField(dwarf.AttrLowpc) != nil || entry.AttrField(dwarf.AttrRanges) != nil {
-				hits = d.hits(entry, addresses)
+				hits = d.addressesIn(entry, addresses)
 			}
 			if len(hits) == 0 {
 				reader.skipChildren()
@@ -142,8 +142,8 @@ func (d *debugInfo) walkFunction(reader *forwardReader, addresses []uint64, call
 	}
 }
 
-// hits returns the addresses that an entry's code contains.
-func (d *debugInfo) hits(entry *dwarf.Entry, addresses []uint64) []uint64 {
+// addressesIn returns the addresses that an entry's code contains.
+func (d *debugInfo) addressesIn(entry *dwarf.Entry, addresses []uint64) []uint64 {
 	if low, ok := entry.Val(dwarf.AttrLowpc).(uint64); ok && entry.AttrField(dwarf.AttrRanges) == nil {
 		high := uint64(0)
 		switch v := entry.Val(dwarf.AttrHighpc).(type) {
@@ -152,7 +152,7 @@ func (d *debugInfo) hits(entry *dwarf.Entry, addresses []uint64) []uint64 {
 		case int64:
 			high = low + uint64(v)
 		}
-		first := lowest(addresses, low)
+		first := lowerBound(addresses, low)
 		last := first
 		for last < len(addresses) && addresses[last] < high {
 			last++

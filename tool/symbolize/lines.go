@@ -36,7 +36,7 @@ func (d *debugInfo) linesOf(u unit) unitLines {
 	open := false // previous starts a row, which row ends, in the same sequence
 	for reader.Next(&row) == nil {
 		if open && row.Address > previous.Address {
-			for i := lowest(u.addresses, previous.Address); i < len(u.addresses) && u.addresses[i] < row.Address; i++ {
+			for i := lowerBound(u.addresses, previous.Address); i < len(u.addresses) && u.addresses[i] < row.Address; i++ {
 				place := sourceLine{line: previous.Line}
 				if previous.File != nil {
 					place.file = previous.File.Name

@@ -10,15 +10,15 @@ import (
 type source uint8
 
 const (
-	fromNothing source = iota
-	fromUnwind         // only the function's start is known
+	sourceNone source = iota
+	fromUnwind        // only the function's start is known
 	fromSymbol
 	fromDebug
 	lastSource = fromDebug
 )
 
-// answer is the result for one address of a file.
-type answer struct {
+// resolution is the result for one address of a file.
+type resolution struct {
 	how    source
 	frames []frame
 	start  uint64 // of the function, if nothing else is known
@@ -32,12 +32,12 @@ type module struct {
 	locations []*profile.Location
 
 	// The result of resolve.
-	at      map[*profile.Location]uint64 // the file's own addresses
-	answers map[uint64]answer            // keyed by these addresses
-	fresh   map[uint64]bool              // the addresses that were not in the cache
-	why     string                       // why the file could not be used
-	doubt   string                       // why the file that was used may not be the one that ran
-	unnamed int                          // number of its locations without a symbol
+	at              map[*profile.Location]uint64 // the file's own addresses
+	resolutions     map[uint64]resolution        // keyed by these addresses
+	fresh           map[uint64]bool              // the addresses that were not in the cache
+	why             string                       // why the file could not be used
+	mismatchWarning string                       // why the file that was used may not be the one that ran
+	unnamed         int                          // number of its locations without a symbol
 }
 
 // resolve finds the symbols of a module's addresses: first in the cache, then for the missing ones in the file.
@@ -46,7 +46,7 @@ func (s *session) resolve(m *module) {
 	key := m.buildID
 	known := s.store.load(key)
 	if known != nil && known.complete() && len(m.translate(known)) == 0 {
-		m.take(known)
+		m.useCached(known)
 		return
 	}
 	found := s.files.open(m)
@@ -55,22 +55,22 @@ func (s *session) resolve(m *module) {
 		m.why = found.why
 		if known != nil {
 			m.translate(known)
-			m.take(known)
+			m.useCached(known)
 		}
 		return
 	}
 	if key == "" {
 		key = found.key()
 		known = s.store.load(key)
-		m.doubt = found.doubt(s.taken)
+		m.mismatchWarning = found.mismatchWarning(s.taken)
 	}
-	if known != nil && !s.stillBest(known, found) {
+	if known != nil && !s.isCurrent(known, found) {
 		known = nil
 	}
 	if known == nil {
-		known = &names{answers: map[uint64]answer{}}
+		known = &names{resolutions: map[uint64]resolution{}}
 	}
-	if len(known.answers) == 0 || known.segments.debugOnly {
+	if len(known.resolutions) == 0 || known.segments.debugOnly {
 		known.segments = found.any().segments()
 	}
 	if missing := m.translate(known); len(missing) != 0 {
@@ -79,8 +79,8 @@ func (s *session) resolve(m *module) {
 			m.fresh[address] = true
 		}
 	}
-	m.take(known)
-	s.store.save(key, known, m.answers)
+	m.useCached(known)
+	s.store.save(key, known, m.resolutions)
 }
 
 // translate computes the file's own addresses. It returns those that are not in known, sorted.
@@ -92,7 +92,7 @@ func (m *module) translate(known *names) (missing []uint64) {
 			continue
 		}
 		m.at[loc] = address
-		if _, ok := known.answers[address]; !ok {
+		if _, ok := known.resolutions[address]; !ok {
 			missing = append(missing, address)
 		}
 	}
@@ -100,12 +100,12 @@ func (m *module) translate(known *names) (missing []uint64) {
 	return slices.Compact(missing)
 }
 
-// take copies the answers for the module's addresses from known.
-func (m *module) take(known *names) {
-	m.answers = map[uint64]answer{}
+// useCached copies the answers for the module's addresses from known.
+func (m *module) useCached(known *names) {
+	m.resolutions = map[uint64]resolution{}
 	for _, address := range m.at {
-		if a, ok := known.answers[address]; ok {
-			m.answers[address] = a
+		if a, ok := known.resolutions[address]; ok {
+			m.resolutions[address] = a
 		}
 	}
 }
@@ -121,25 +121,25 @@ func (s *session) lookUp(addresses []uint64, known *names, found *binaries) {
 	var all [][]frame
 	for _, address := range addresses {
 		a := choose(inlined[address], symbols[address], unwind, address)
-		known.answers[address] = a
+		known.resolutions[address] = a
 		all = append(all, a.frames)
 	}
 	shorten(all...)
 }
 
 // choose selects the best of the sources' results for an address.
-func choose(frames []frame, symbol string, unwind unwindTable, address uint64) answer {
+func choose(frames []frame, symbol string, unwind unwindTable, address uint64) resolution {
 	switch {
 	case len(frames) != 0 && frames[len(frames)-1].named():
-		return answer{how: fromDebug, frames: frames}
+		return resolution{how: fromDebug, frames: frames}
 	case symbol != "" && len(frames) != 0: // lines without a function: an assembly file
 		frames[len(frames)-1].system = symbol
-		return answer{how: fromSymbol, frames: frames}
+		return resolution{how: fromSymbol, frames: frames}
 	case symbol != "":
-		return answer{how: fromSymbol, frames: []frame{{system: symbol}}}
+		return resolution{how: fromSymbol, frames: []frame{{system: symbol}}}
 	}
 	if start, ok := unwind.functionStart(address); ok {
-		return answer{how: fromUnwind, frames: frames, start: start}
+		return resolution{how: fromUnwind, frames: frames, start: start}
 	}
-	return answer{}
+	return resolution{}
 }

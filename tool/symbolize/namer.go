@@ -36,16 +36,16 @@ type Namer struct {
 func NewNamer(pid int) *Namer {
 	server := Default.Server
 	if server == nil {
-		server = NewDebuginfod(Default.Say)
+		server = NewDebuginfod(Default.Notify)
 	}
-	return &Namer{files: Files{PID: pid, Server: server, Say: func(string) {}}, places: map[uint64][]Place{}}
+	return &Namer{files: Files{PID: pid, Server: server, Notify: func(string) {}}, places: map[uint64][]Place{}}
 }
 
-// Know sets the place of an address, or of a number in place of an address. Learn does not look it up any more.
-func (n *Namer) Know(address uint64, place Place) { n.places[address] = []Place{place} }
+// SetPlace sets the place of an address, or of a number in place of an address. Learn does not look it up any more.
+func (n *Namer) SetPlace(address uint64, place Place) { n.places[address] = []Place{place} }
 
-// Learn symbolizes the return addresses that are new. The process must be running.
-func (n *Namer) Learn(addresses []uint64) {
+// Resolve symbolizes the return addresses that are new. The process must be running.
+func (n *Namer) Resolve(addresses []uint64) {
 	var fresh []uint64
 	for _, address := range addresses {
 		if _, known := n.places[address]; !known {

@@ -56,28 +56,28 @@ func nanosleep(t *testing.T, path string) uint64 {
 func TestNamerNamesARunningProcess(t *testing.T) {
 	pid, address := sleeper(t)
 	n := NewNamer(pid)
-	n.Learn([]uint64{address})
-	n.Learn([]uint64{address}) // cached by now
+	n.Resolve([]uint64{address})
+	n.Resolve([]uint64{address}) // cached by now
 	stack := n.Stack([]uint64{address})
 	if len(stack) == 0 || !strings.Contains(stack[0].Function, "nanosleep") {
 		t.Fatalf("got %v", stack)
 	}
 }
 
-func TestPlaceAsText(t *testing.T) {
+func TestPlaceString(t *testing.T) {
 	if text := (Place{"f", "/src/a.c", 12}).String(); text != "f a.c:12" {
 		t.Errorf("got %q", text)
 	}
 }
 
-func TestNamerOfWhatHasNoName(t *testing.T) {
+func TestNamerOfUnnamedAddresses(t *testing.T) {
 	n := NewNamer(os.Getpid())
-	n.Learn([]uint64{17})
+	n.Resolve([]uint64{17})
 	if stack := n.Stack([]uint64{17}); len(stack) != 1 || stack[0].String() != "0x10" {
 		t.Errorf("got %v", stack)
 	}
 	gone := NewNamer(999999999) // above any pid_max
-	gone.Learn([]uint64{0x1001})
+	gone.Resolve([]uint64{0x1001})
 	if stack := gone.Stack([]uint64{0x1001}); len(stack) != 1 || stack[0].Function != "0x1000" {
 		t.Errorf("got %v", stack)
 	}
@@ -88,7 +88,7 @@ func TestNamerOfWhatHasNoName(t *testing.T) {
 
 // In a static program the stack contains the allocator's frames. All of them are removed, up to and including the entry
 // function that the program called.
-func TestNamerLeavesTheAllocatorOut(t *testing.T) {
+func TestNamerOmitsAllocatorFrames(t *testing.T) {
 	for _, test := range []struct{ names, want string }{
 		{"seemalloc::os::map seemalloc::pages::allocate_run malloc work main", "work"},
 		{"seemalloc::heap::tick free work main", "work"},

@@ -87,8 +87,8 @@ func (o *object) close() {
 	}
 }
 
-// or returns o, or other if o is nil.
-func (o *object) or(other *object) *object {
+// orElse returns o, or other if o is nil.
+func (o *object) orElse(other *object) *object {
 	if o != nil {
 		return o
 	}

@@ -79,14 +79,14 @@ func (p *splitPackage) find(id uint64) *splitSections {
 		case row == 0 || row > p.units:
 			return nil
 		case p.order.Uint64(p.index[packageHeaderBytes+slot*signatureBytes:]) == id:
-			return p.shares(row)
+			return p.contributions(row)
 		}
 		slot = (slot + step) & mask
 	}
 	return nil
 }
 
-func (p *splitPackage) shares(row uint32) *splitSections {
+func (p *splitPackage) contributions(row uint32) *splitSections {
 	shares := &splitSections{str: p.str}
 	of := map[uint32]*[]byte{
 		packedInfo: &shares.info, packedAbbrev: &shares.abbrev, packedStrOffsets: &shares.strOffsets, packedRnglists: &shares.rnglists,

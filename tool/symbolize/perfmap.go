@@ -153,7 +153,7 @@ func scanPerfMap(file io.Reader, addresses []uint64) generatedCode {
 	for {
 		line, err := reader.ReadSlice('\n')
 		start, end, name := perfMapLine(line)
-		for i := lowest(addresses, start); i < len(addresses) && addresses[i] < end; i++ {
+		for i := lowerBound(addresses, start); i < len(addresses) && addresses[i] < end; i++ {
 			found[addresses[i]] = string(name)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a symbol longer than 256 KiB

@@ -21,11 +21,11 @@ type splitFiles struct {
 	order   binary.ByteOrder
 	address []byte // .debug_addr
 
-	mutex   sync.Mutex
-	looked  bool // the package has been searched
-	packed  *splitPackage
-	lacking bool     // some unit was not found
-	missing []string // paths without a file; a file that appears there later provides symbols
+	mutex      sync.Mutex
+	searched   bool // the package has been searched
+	packed     *splitPackage
+	anyMissing bool     // some unit was not found
+	missing    []string // paths without a file; a file that appears there later provides symbols
 }
 
 // splitUnit is the part of a unit in its .dwo file.
@@ -74,7 +74,7 @@ func (s *splitFiles) open(u unit) *splitUnit {
 		}
 		o.close()
 	}
-	s.miss(paths)
+	s.addMissing(paths)
 	return nil
 }
 
@@ -82,8 +82,8 @@ func (s *splitFiles) open(u unit) *splitUnit {
 // ours.
 func (s *splitFiles) candidates(u unit, name string) []string {
 	path := name
-	if folder, ok := u.root.Val(dwarf.AttrCompDir).(string); ok && !filepath.IsAbs(name) {
-		path = filepath.Join(folder, name)
+	if dir, ok := u.root.Val(dwarf.AttrCompDir).(string); ok && !filepath.IsAbs(name) {
+		path = filepath.Join(dir, name)
 	}
 	var paths []string
 	for _, root := range s.files.roots() {
@@ -95,13 +95,13 @@ func (s *splitFiles) candidates(u unit, name string) []string {
 	return paths
 }
 
-// miss records paths at which a file is missing. A limited number is sufficient to notice later that files have
+// addMissing records paths at which a file is missing. A limited number is sufficient to notice later that files have
 // appeared.
-func (s *splitFiles) miss(paths []string) {
-	const most = 64
+func (s *splitFiles) addMissing(paths []string) {
+	const limit = 64
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.lacking = true; len(s.missing) < most {
+	if s.anyMissing = true; len(s.missing) < limit {
 		s.missing = append(s.missing, paths...)
 	}
 }
@@ -123,10 +123,10 @@ func (s *splitFiles) newSplitUnit(u unit, sections splitSections) *splitUnit {
 	}
 	base, _ := u.root.Val(dwarf.AttrAddrBase).(int64)
 	low, _ := u.root.Val(dwarf.AttrLowpc).(uint64)
-	skeleton := &skeleton{base: low, address: behind(s.address, base), rnglists: behind(sections.rnglists, rnglistsHeader)}
+	skeleton := &skeleton{base: low, address: bytesAfter(s.address, base), rnglists: bytesAfter(sections.rnglists, rnglistsHeader)}
 	// A split unit has no base attributes: its parts start at the beginning of their sections.
 	for name, section := range map[string][]byte{
-		".debug_addr": skeleton.address, ".debug_str_offsets": behind(sections.strOffsets, strOffsetsHeader), ".debug_rnglists": skeleton.rnglists,
+		".debug_addr": skeleton.address, ".debug_str_offsets": bytesAfter(sections.strOffsets, strOffsetsHeader), ".debug_rnglists": skeleton.rnglists,
 	} {
 		if data.AddSection(name, section) != nil {
 			return nil
@@ -142,7 +142,7 @@ func (s *splitFiles) newSplitUnit(u unit, sections splitSections) *splitUnit {
 	return &splitUnit{debugInfo: info, root: root}
 }
 
-func behind(data []byte, offset int64) []byte {
+func bytesAfter(data []byte, offset int64) []byte {
 	if offset < 0 || offset > int64(len(data)) {
 		return nil
 	}
@@ -159,10 +159,10 @@ func (s *splitFiles) close() {
 func (s *splitFiles) pack() *splitPackage {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.looked {
+	if s.searched {
 		return s.packed
 	}
-	s.looked = true
+	s.searched = true
 	var paths []string
 	for _, o := range []*object{s.program.main, s.program.separate} {
 		if o != nil {
@@ -187,9 +187,10 @@ func (s *splitFiles) pack() *splitPackage {
 	return nil
 }
 
-// lacks returns the paths at which a new file would provide symbols. It returns none if no split unit was missing.
-func (s *splitFiles) lacks() []string {
-	if !s.lacking {
+// missingPaths returns the paths at which a new file would provide symbols. It returns none if no split unit was
+// missing.
+func (s *splitFiles) missingPaths() []string {
+	if !s.anyMissing {
 		return nil
 	}
 	return slices.DeleteFunc(s.missing, func(path string) bool {
@@ -211,7 +212,7 @@ func (k *skeleton) ranges(entry *dwarf.Entry, order binary.ByteOrder) [][2]uint6
 	default:
 		return nil
 	}
-	r := &listReader{data: behind(k.rnglists, at), order: order, address: k.address}
+	r := &listReader{data: bytesAfter(k.rnglists, at), order: order, address: k.address}
 	return r.ranges(k.base)
 }
 

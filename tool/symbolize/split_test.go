@@ -159,7 +159,7 @@ func handMadePackage(t *testing.T, dwo, path string, id uint64) {
 	run(t, objcopy, append(args, "--add-section", ".debug_cu_index="+file, dwo, path)...)
 }
 
-func TestHandMadePackage(t *testing.T) {
+func TestSyntheticSplitPackage(t *testing.T) {
 	path, dwo := compileSplit(t, tool(t, "g++"), "-gdwarf-5")
 	o := openObject(dwo)
 	roots := unitRoots(o.section(".debug_info.dwo"), binary.LittleEndian)

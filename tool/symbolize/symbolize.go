@@ -1,6 +1,6 @@
 // Package symbolize finds the symbols for the addresses of a profile, from outside the process.
 //
-// For each file of a profile (module.go) it first looks in its cache by build id (remembered.go). For the missing
+// For each file of a profile (module.go) it first looks in its cache by build id (namecache.go). For the missing
 // addresses it finds the file that the process has mapped, and its debug information (files.go, debuginfod.go), and
 // translates run-time addresses to the file's own (object.go). Its sources are, best first: DWARF with inlined frames
 // (dwarf.go, inline.go, lines.go; split.go for separate files); the symbol tables (symtab.go); the unwind table, which
@@ -58,7 +58,7 @@ func Profile(p *profile.Profile, files Files) Result {
 		s.taken = time.Unix(0, p.TimeNanos)
 	}
 	s.resolveAll(modules)
-	codes := files.nameGenerated(unanswered(modules, outside))
+	codes := files.nameGenerated(isUnresolved(modules, outside))
 
 	var result Result
 	names := newFunctions(p)
@@ -72,11 +72,11 @@ func Profile(p *profile.Profile, files Files) Result {
 		}
 	}
 	result.Unnamed += unnamed
-	trimJoined(p)
+	trimDeathStacks(p)
 	result.Notes = append(notes(modules), files.generatedNote(unnamed)...)
 	result.Notes = append(result.Notes, files.Server.Notes()...)
 	for _, note := range result.Notes {
-		files.say(note)
+		files.notify(note)
 	}
 	return result
 }
@@ -101,7 +101,7 @@ func split(p *profile.Profile) (modules []*module, outside []*profile.Location) 
 			if len(loc.Line) == 0 {
 				outside = append(outside, loc)
 			}
-		case !loc.Mapping.HasFunctions && (len(loc.Line) == 0 || madeUp(loc)):
+		case !loc.Mapping.HasFunctions && (len(loc.Line) == 0 || isPlaceholder(loc)):
 			m := of[loc.Mapping]
 			m.locations = append(m.locations, loc)
 		}
@@ -109,16 +109,16 @@ func split(p *profile.Profile) (modules []*module, outside []*profile.Location) 
 	return slices.DeleteFunc(modules, func(m *module) bool { return len(m.locations) == 0 }), outside
 }
 
-// unanswered returns the addresses, sorted, that may be code generated at run time: those outside all modules, and
+// isUnresolved returns the addresses, sorted, that may be code generated at run time: those outside all modules, and
 // those in mappings without a code file.
-func unanswered(modules []*module, outside []*profile.Location) []uint64 {
+func isUnresolved(modules []*module, outside []*profile.Location) []uint64 {
 	var addresses []uint64
 	for _, loc := range outside {
 		addresses = append(addresses, loc.Address)
 	}
 	for _, m := range modules {
 		for _, loc := range m.locations {
-			if len(m.answers) == 0 {
+			if len(m.resolutions) == 0 {
 				addresses = append(addresses, loc.Address)
 			}
 		}
@@ -127,9 +127,9 @@ func unanswered(modules []*module, outside []*profile.Location) []uint64 {
 	return slices.Compact(addresses)
 }
 
-// madeUp reports whether a location has only a placeholder name from an earlier run. A real symbol may be available
-// now.
-func madeUp(loc *profile.Location) bool {
+// isPlaceholder reports whether a location has only a placeholder name from an earlier run. A real symbol may be
+// available now.
+func isPlaceholder(loc *profile.Location) bool {
 	if len(loc.Line) != 1 || loc.Line[0].Function == nil {
 		return false
 	}
@@ -173,13 +173,13 @@ func (s *session) resolveAll(modules []*module) {
 func (m *module) put(codes generatedCode, names *functions, result *Result) {
 	for _, loc := range m.locations {
 		address, located := m.at[loc]
-		a, found := m.answers[address]
+		a, found := m.resolutions[address]
 		found = found && located
 		frames := a.frames
 		switch {
 		case !found && codes.put(loc, names, result):
 			continue
-		case !found || a.how == fromNothing:
+		case !found || a.how == sourceNone:
 			m.unnamed++
 			result.Unnamed++
 			frames = []frame{{display: fmt.Sprintf("%s+%#x", filepath.Base(m.file), loc.Address-loc.Mapping.Start+loc.Mapping.Offset)}}
@@ -220,15 +220,15 @@ func notes(modules []*module) []string {
 				reasons = append(reasons, m.why)
 			}
 			byReason[m.why] = append(byReason[m.why], m.file)
-		case m.doubt != "":
-			lines = append(lines, m.file+": "+m.doubt)
+		case m.mismatchWarning != "":
+			lines = append(lines, m.file+": "+m.mismatchWarning)
 		}
 	}
 	for _, why := range reasons {
 		files, shown := byReason[why], filepath.Base(byReason[why][0])
-		const most = 3
-		if more := len(files) - most; more > 0 {
-			files = append(files[:most:most], fmt.Sprintf("%d more", more))
+		const limit = 3
+		if more := len(files) - limit; more > 0 {
+			files = append(files[:limit:limit], fmt.Sprintf("%d more", more))
 		}
 		if len(files) > 1 {
 			shown = "FILE"

@@ -332,7 +332,7 @@ func TestReplacedSince(t *testing.T) {
 }
 
 // Many missing files give a single line.
-func TestNotesAreFew(t *testing.T) {
+func TestNumberOfAnswersIsBounded(t *testing.T) {
 	emptyCache(t)
 	p := &profile.Profile{}
 	for i := range uint64(9) {
@@ -341,7 +341,7 @@ func TestNotesAreFew(t *testing.T) {
 		p.Location = append(p.Location, &profile.Location{ID: i + 1, Mapping: m, Address: i*0x1000 + 16})
 	}
 	var said []string
-	Profile(p, Files{Say: func(line string) { said = append(said, line) }})
+	Profile(p, Files{Notify: func(line string) { said = append(said, line) }})
 	if len(said) != 1 || !strings.HasPrefix(said[0], "/nowhere/lib0.so, /nowhere/lib1.so, /nowhere/lib2.so, 6 more: no such file; functions in it are shown as FILE+0x…") {
 		t.Errorf("%q", said)
 	}

@@ -69,7 +69,7 @@ func (s *symbolScan) read(o *object, table, text []byte) {
 			continue
 		}
 		value, size := order.Uint64(table[8:]), order.Uint64(table[16:])
-		first := lowest(s.addresses, value)
+		first := lowerBound(s.addresses, value)
 		if first == len(s.addresses) {
 			continue
 		}
@@ -86,12 +86,12 @@ func (s *symbolScan) read(o *object, table, text []byte) {
 		if size == 0 {
 			if section < len(o.elf.Sections) && o.elf.Sections[section].Flags&elf.SHF_EXECINSTR != 0 {
 				c.end = o.elf.Sections[section].Addr + o.elf.Sections[section].Size
-				c.offer(&s.sizeless[first])
+				c.replaceIfBetter(&s.sizeless[first])
 			}
 			continue
 		}
 		for i := first; i < len(s.addresses) && s.addresses[i] < c.end; i++ {
-			c.offer(&s.best[i])
+			c.replaceIfBetter(&s.best[i])
 		}
 	}
 	s.finish()
@@ -125,8 +125,8 @@ func rank(name string, bind elf.SymBind) int {
 	return r
 }
 
-// offer replaces old by c if c is better: nearer to the address, of higher rank, or first by name.
-func (c candidate) offer(old *candidate) {
+// replaceIfBetter replaces old by c if c is better: nearer to the address, of higher rank, or first by name.
+func (c candidate) replaceIfBetter(old *candidate) {
 	switch {
 	case c.name == "" || c.name[0] == '$': // $x, $d: marker symbols of the ARM assembler
 		return

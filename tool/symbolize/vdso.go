@@ -17,8 +17,8 @@ var ownVdso = sync.OnceValue(func() []byte {
 	}
 	for line := range strings.Lines(string(maps)) {
 		m := parseMapping(line)
-		const most = 1 << 20
-		if m == nil || m.File != vdsoName || m.Limit-m.Start > most {
+		const limit = 1 << 20
+		if m == nil || m.File != vdsoName || m.Limit-m.Start > limit {
 			continue
 		}
 		memory, err := os.Open("/proc/self/mem")

@@ -28,17 +28,17 @@ type Registers [RegisterCount]uint64
 // MaxFrames is the maximum number of frames. Longer stacks are truncated.
 const MaxFrames = 512
 
-// mostOfAStack is the maximum distance of a frame from the stack pointer. A register with a larger value does not point
-// to a frame of the same stack.
-const mostOfAStack = 8 << 20
+// maxStackBytes is the maximum distance of a frame from the stack pointer. A register with a larger value does not
+// point to a frame of the same stack.
+const maxStackBytes = 8 << 20
 
 // Outcome is the result of a walk.
 type Outcome int
 
 const (
-	Whole  Outcome = iota
-	Cut            // truncated: the remaining frames are not in the copy of the stack, or exceed MaxFrames
-	Broken         // the next frame is code without tables and frame pointers
+	Complete  Outcome = iota
+	Truncated         // truncated: the remaining frames are not in the copy of the stack, or exceed MaxFrames
+	Broken            // the next frame is code without tables and frame pointers
 )
 
 // Code provides the unwind tables of a process's code.
@@ -131,10 +131,10 @@ func (s stackCopy) word(address uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
-// ends reports whether the address lies behind the end of the copy and may still belong to the stack.
-func (s stackCopy) ends(address uint64) bool {
+// isEnd reports whether the address lies behind the end of the copy and may still belong to the stack.
+func (s stackCopy) isEnd(address uint64) bool {
 	above := address - s.from
-	return above >= uint64(len(s.bytes)) && above < mostOfAStack
+	return above >= uint64(len(s.bytes)) && above < maxStackBytes
 }
 
 // Walk returns the stack of a thread with these registers, innermost first. top is a copy of its stack from the stack
@@ -147,7 +147,7 @@ func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
 	for len(frames) < MaxFrames {
 		rule := code.TablesOf(look).rule(look)
 		next, outcome, isWhole := step(rule, registers, stack, code)
-		if isWhole || outcome != Whole {
+		if isWhole || outcome != Complete {
 			return frames, outcome
 		}
 		registers = next
@@ -158,7 +158,7 @@ func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
 			frames[len(frames)-1]++
 		}
 	}
-	return frames, Cut
+	return frames, Truncated
 }
 
 // step unwinds one frame. isTop: there is no caller.
@@ -167,7 +167,7 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 		return stepByFramePointer(registers, stack, code)
 	}
 	if rule.isTop {
-		return next, Whole, true
+		return next, Complete, true
 	}
 	e := evaluator{registers, stack, false, 0}
 	if !e.frameAddress(rule.cfa) {
@@ -183,7 +183,7 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 		next[of.number] = value
 	}
 	if next[programCounter] == 0 {
-		return next, Whole, true
+		return next, Complete, true
 	}
 	if next[stackPointer] <= registers[stackPointer] && !rule.isSignal { // the walk would never end
 		return next, Broken, false
@@ -191,14 +191,14 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 	if !code.IsCode(next[programCounter] - 1) {
 		return next, Broken, false
 	}
-	return next, Whole, false
+	return next, Complete, false
 }
 
 // stepByFramePointer unwinds code without tables, such as code generated at run time.
 func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
 	at := registers[framePointer]
 	if at == 0 { // the outermost frame of code with frame pointers
-		return next, Whole, true
+		return next, Complete, true
 	}
 	if at < registers[stackPointer] || at%8 != 0 {
 		return next, Broken, false
@@ -206,14 +206,14 @@ func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next R
 	caller, _ := stack.word(at)
 	back, ok := stack.word(at + 8)
 	switch {
-	case !ok && stack.ends(at+8):
-		return next, Cut, false
+	case !ok && stack.isEnd(at+8):
+		return next, Truncated, false
 	case !ok || !code.IsCode(back-1):
 		return next, Broken, false
 	}
 	next = registers
 	next[framePointer], next[stackPointer], next[programCounter] = caller, at+16, back
-	return next, Whole, false
+	return next, Complete, false
 }
 
 // evaluator computes the caller's registers.
@@ -226,14 +226,14 @@ type evaluator struct {
 
 func (e *evaluator) failure() Outcome {
 	if e.wantedMore {
-		return Cut
+		return Truncated
 	}
 	return Broken
 }
 
 func (e *evaluator) word(address uint64) (uint64, bool) {
 	value, ok := e.stack.word(address)
-	e.wantedMore = e.wantedMore || !ok && e.stack.ends(address)
+	e.wantedMore = e.wantedMore || !ok && e.stack.isEnd(address)
 	return value, ok
 }
 

@@ -106,7 +106,7 @@ func (s *stepper) atBreakpoint(pc uint64) bool {
 
 // At every instruction the walk ends in the caller of main: in prologues and epilogues, library stubs, the dynamic
 // linker's binding, the vDSO, and during the delivery of a signal and the return from it.
-func TestEveryInstruction(t *testing.T) {
+func TestUnwindFromEveryInstruction(t *testing.T) {
 	runtime.LockOSThread() // ptrace requests must come from the same thread
 	defer runtime.UnlockOSThread()
 	for _, flags := range [][]string{{"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-O0"}} {
@@ -116,7 +116,7 @@ func TestEveryInstruction(t *testing.T) {
 		}
 		s := startStepper(t, program)
 		first, outcome := s.walk(t, s.registers(t))
-		if outcome != unwind.Whole || len(first) < 3 {
+		if outcome != unwind.Complete || len(first) < 3 {
 			t.Fatalf("%v: outcome %d, %x", flags, outcome, first)
 		}
 		above := first[1:]
@@ -131,7 +131,7 @@ func TestEveryInstruction(t *testing.T) {
 				break
 			}
 			frames, outcome := s.walk(t, registers)
-			if outcome != unwind.Whole || len(frames) <= len(above) || !slices.Equal(frames[len(frames)-len(above):], above) {
+			if outcome != unwind.Complete || len(frames) <= len(above) || !slices.Equal(frames[len(frames)-len(above):], above) {
 				m := s.code.find(registers[16])
 				if m == nil {
 					m = &profile.Mapping{File: "no code"}

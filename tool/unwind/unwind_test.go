@@ -121,7 +121,7 @@ func TestWalk(t *testing.T) {
 			}
 			for _, p := range places {
 				frames, outcome := unwind.Walk(code, p.registers, p.stack)
-				if outcome != unwind.Whole {
+				if outcome != unwind.Complete {
 					t.Errorf("%s: outcome %d after %x", p.name, outcome, frames)
 				}
 				if p.name == "above code without tables" {
@@ -175,7 +175,7 @@ func TestFramePointers(t *testing.T) {
 		frames int
 		want   unwind.Outcome
 	}{
-		{"none", 0, 1, unwind.Whole}, {"two", sp + 0x10, 3, unwind.Whole}, {"deeper than the copy", sp + 0x80, 2, unwind.Cut},
+		{"none", 0, 1, unwind.Complete}, {"two", sp + 0x10, 3, unwind.Complete}, {"deeper than the copy", sp + 0x80, 2, unwind.Truncated},
 		{"no code", sp + 0x90, 1, unwind.Broken}, {"below the stack", sp - 0x10, 1, unwind.Broken}, {"not aligned", sp + 0x11, 1, unwind.Broken},
 		{"anything", 0x1234567890abcde8, 1, unwind.Broken},
 	} {
@@ -187,16 +187,16 @@ func TestFramePointers(t *testing.T) {
 }
 
 // With a partial copy the stack is truncated at the end of the copy, and the outcome reports that.
-func TestCutStack(t *testing.T) {
+func TestTruncatedStackIsReported(t *testing.T) {
 	places, code := dumped(t, "-O2")
 	p := places[0]
 	whole, _ := unwind.Walk(code, p.registers, p.stack)
 	for bytes := 0; bytes < len(p.stack); bytes += 8 {
 		frames, outcome := unwind.Walk(code, p.registers, p.stack[:bytes])
-		if outcome == unwind.Whole && len(frames) == len(whole) {
+		if outcome == unwind.Complete && len(frames) == len(whole) {
 			return
 		}
-		if outcome != unwind.Cut || len(frames) > len(whole) {
+		if outcome != unwind.Truncated || len(frames) > len(whole) {
 			t.Fatalf("%d bytes: outcome %d, %d frames of %d", bytes, outcome, len(frames), len(whole))
 		}
 	}

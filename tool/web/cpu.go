@@ -23,15 +23,15 @@ import (
 
 const (
 	cpuKind    = "cpu"
-	longestCPU = time.Hour
+	maxCPUTime = time.Hour
 )
 
 type cpuProfiler struct {
-	mutex   sync.Mutex
-	running *cpuRun
-	rounds  int      // number of profiles that have ended
-	said    []string // comments of the last profile
-	problem string   // why the last profile is incomplete
+	mutex       sync.Mutex
+	running     *cpuRun
+	rounds      int      // number of profiles that have ended
+	lastMessage []string // comments of the last profile
+	problem     string   // why the last profile is incomplete
 }
 
 // cpuRun is a running profile.
@@ -46,15 +46,15 @@ type cpuRun struct {
 
 // cpuState is the state that the page gets.
 type cpuState struct {
-	Running bool     `json:"running"`
-	Elapsed float64  `json:"elapsed_s"`
-	For     float64  `json:"for_s"` // of the running profile, or the default
-	Hz      int      `json:"hz"`
-	MostFor float64  `json:"most_s"`
-	MostHz  int      `json:"most_hz"`
-	Rounds  int      `json:"rounds"` // number of profiles that have ended: the page fetches the profile when it increases
-	Said    []string `json:"said"`
-	Problem string   `json:"problem,omitempty"`
+	Running    bool     `json:"running"`
+	Elapsed    float64  `json:"elapsed_s"`
+	For        float64  `json:"for_s"` // of the running profile, or the default
+	Hz         int      `json:"hz"`
+	MaxSeconds float64  `json:"most_s"`
+	MaxHz      int      `json:"most_hz"`
+	Rounds     int      `json:"rounds"` // number of profiles that have ended: the page fetches the profile when it increases
+	Said       []string `json:"said"`
+	Problem    string   `json:"problem,omitempty"`
 }
 
 func (s *Server) cpu(url.Values) (any, error) {
@@ -68,8 +68,8 @@ func (s *Server) cpuNow() cpuState {
 	c := &s.cpus
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	state := cpuState{For: attach.UsualCPUTime.Seconds(), Hz: attach.UsualCPUHz, MostFor: longestCPU.Seconds(), MostHz: attach.MostCPUHz,
-		Rounds: c.rounds, Said: append([]string{}, c.said...), Problem: c.problem}
+	state := cpuState{For: attach.DefaultCPUTime.Seconds(), Hz: attach.DefaultCPUHz, MaxSeconds: maxCPUTime.Seconds(), MaxHz: attach.MaxCPUHz,
+		Rounds: c.rounds, Said: append([]string{}, c.lastMessage...), Problem: c.problem}
 	if run := c.running; run != nil {
 		state.Running, state.For, state.Hz = true, run.length.Seconds(), run.hz
 		state.Elapsed = min(time.Since(run.began), run.length).Seconds()
@@ -90,10 +90,10 @@ func (s *Server) startCPU(r *http.Request) (any, error) {
 		return nil, badRequest("expected {\"for_s\": …, \"hz\": …}")
 	}
 	switch {
-	case !(wanted.For > 0 && wanted.For <= longestCPU.Seconds()):
-		return nil, badRequest("%v s: expected more than 0 and at most %v", wanted.For, longestCPU.Seconds())
-	case wanted.Hz < 1 || wanted.Hz > attach.MostCPUHz:
-		return nil, badRequest("%d samples a second: expected 1 to %d", wanted.Hz, attach.MostCPUHz)
+	case !(wanted.For > 0 && wanted.For <= maxCPUTime.Seconds()):
+		return nil, badRequest("%v s: expected more than 0 and at most %v", wanted.For, maxCPUTime.Seconds())
+	case wanted.Hz < 1 || wanted.Hz > attach.MaxCPUHz:
+		return nil, badRequest("%d samples a second: expected 1 to %d", wanted.Hz, attach.MaxCPUHz)
 	}
 	run := &cpuRun{length: time.Duration(wanted.For * float64(time.Second)), hz: wanted.Hz, stop: make(chan struct{})}
 	if err := s.cpus.start(s.process, run); err != nil {
@@ -122,7 +122,7 @@ func (c *cpuProfiler) start(process *Process, run *cpuRun) error {
 		return err
 	}
 	run.began = time.Now()
-	c.running, c.said, c.problem = run, nil, ""
+	c.running, c.lastMessage, c.problem = run, nil, ""
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (s *Server) followCPU(run *cpuRun) {
 	for waiting := true; waiting; {
 		select {
 		case <-look.C:
-			_, _ = s.taken(cpuKind)
+			_, _ = s.profileOfKind(cpuKind)
 		case <-over:
 			waiting = false
 		case <-run.stop:
@@ -164,12 +164,12 @@ func (s *Server) followCPU(run *cpuRun) {
 		}
 	}
 	taken, err := s.endCPU(run)
-	for ; isSilence(err); taken, err = s.endCPU(run) {
+	for ; isNoAnswer(err); taken, err = s.endCPU(run) {
 		time.Sleep(interval)
 	}
 	if err == nil {
 		s.kinds.put(cpuKind, taken)
-		s.history.NoteProfile(cpuKind, taken)
+		s.history.StoreProfile(cpuKind, taken)
 	}
 	s.cpus.end(taken, err)
 }
@@ -192,11 +192,11 @@ func (s *Server) endCPU(run *cpuRun) (*profile.Profile, error) {
 	return p, nil
 }
 
-// isSilence reports whether the error means that the process does not answer at present and may answer later.
-func isSilence(err error) bool {
+// isNoAnswer reports whether the error means that the process does not answer at present and may answer later.
+func isNoAnswer(err error) bool {
 	var refused *attach.ServerError
 	var known problem
-	return err != nil && !errors.As(err, &refused) && !errors.As(err, &known) && !errors.Is(err, attach.ErrEnded)
+	return err != nil && !errors.As(err, &refused) && !errors.As(err, &known) && !errors.Is(err, attach.ErrExited)
 }
 
 func (c *cpuProfiler) end(p *profile.Profile, err error) {
@@ -205,7 +205,7 @@ func (c *cpuProfiler) end(p *profile.Profile, err error) {
 	c.running = nil
 	c.rounds++
 	switch {
-	case errors.Is(err, attach.ErrEnded):
+	case errors.Is(err, attach.ErrExited):
 		c.problem = "The process ended before the profile: the data shown is some seconds older than its end."
 	case err != nil:
 		c.problem = err.Error()
@@ -215,6 +215,6 @@ func (c *cpuProfiler) end(p *profile.Profile, err error) {
 		if index >= 0 {
 			total = report.Total(p, index)
 		}
-		c.said = strings.Split(strings.TrimSpace(report.NewCPU(p).Text(total)), "\n")
+		c.lastMessage = strings.Split(strings.TrimSpace(report.NewCPU(p).Text(total)), "\n")
 	}
 }

@@ -109,7 +109,7 @@ func cpuUntil(t *testing.T, base, what string, is func(cpuState) bool) (state cp
 	}
 }
 
-func TestAPageProfilesCPUTime(t *testing.T) {
+func TestPageProfilesCPUTime(t *testing.T) {
 	base, cpu, _, _ := cpuProcess(t, true)
 	if state := cpuUntil(t, base, "idle", func(s cpuState) bool { return !s.Running }); state.For != 10 || state.Hz != 100 || state.Rounds != 0 {
 		t.Errorf("before: %+v", state)
@@ -138,7 +138,7 @@ func TestAPageProfilesCPUTime(t *testing.T) {
 	}
 }
 
-func TestACPUProfileIsEndedBeforeItsTime(t *testing.T) {
+func TestCPUProfileStoppedEarly(t *testing.T) {
 	base, _, _, _ := cpuProcess(t, true)
 	began := time.Now()
 	send(t, base+"api/cpu", `{"for_s":600,"hz":100}`)
@@ -152,7 +152,7 @@ func TestACPUProfileIsEndedBeforeItsTime(t *testing.T) {
 	}
 }
 
-func TestCPUProfilesAreRefusedInWords(t *testing.T) {
+func TestCPUProfilesAreRejectedWithAReason(t *testing.T) {
 	expect := func(base, path, request string, wantStatus int, want string) {
 		t.Helper()
 		if status, body := send(t, base+path, request); status != wantStatus || !strings.Contains(body, want) {
@@ -197,7 +197,7 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 }
 
 // A process that does not answer in time is queried again. If it ends, the data fetched so far is kept.
-func TestACPUProfileOutlivesSilenceAndItsProcess(t *testing.T) {
+func TestCPUProfileSurvivesTimeoutAndExit(t *testing.T) {
 	base, cpu, socket, _ := cpuProcessFor(t, patience, true)
 	cpu.hangs = 1
 	send(t, base+"api/cpu", `{"for_s":0.1,"hz":100}`)

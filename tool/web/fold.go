@@ -18,19 +18,19 @@ const (
 // smaller is the name of the frame that represents the summarized stacks.
 const smaller = "(smaller stacks)"
 
-// fold summarizes the smallest stacks if there are too many. All totals stay the same. It processes the tree of stacks
-// level by level: a subtree that is small as a whole is not followed further. Each level is one pass over the remaining
-// stacks in memory order, split between two processors. Following one branch after the other takes several times as
-// long.
-func (b *stackBuilder) fold() {
+// mergeSmall summarizes the smallest stacks if there are too many. All totals stay the same. It processes the tree of
+// stacks level by level: a subtree that is small as a whole is not followed further. Each level is one pass over the
+// remaining stacks in memory order, split between two processors. Following one branch after the other takes several
+// times as long.
+func (b *stackBuilder) mergeSmall() {
 	s := b.stacks
-	f := folding{from: b, small: b.smallValues(), branches: []branch{{only: -1, ending: -1}}, parts: make([]foldingPart, processors())}
+	f := smallStackMerger{from: b, small: b.smallValues(), branches: []branch{{only: -1, ending: -1}}, parts: make([]foldingPart, processors())}
 	inParts(len(s.Stacks), func(part, from, to int) { f.parts[part].begin(b, from, to) })
 	for depth, left := 0, true; left; depth++ {
-		f.each(func(part *foldingPart) { part.divide(f.branches, depth) })
-		f.join()
-		f.judge()
-		f.each(func(part *foldingPart) { part.keep(f.groups) })
+		f.each(func(part *foldingPart) { part.group(f.branches, depth) })
+		f.mergeParts()
+		f.separateGroups()
+		f.each(func(part *foldingPart) { part.retain(f.groups) })
 		left = slices.ContainsFunc(f.parts, func(part foldingPart) bool { return len(part.stacks) > 0 })
 	}
 	note := fmt.Sprintf("stacks: the smallest of %d are summarized as %s: below 0.005 %% of each total including their callees", len(s.Stacks), smaller)
@@ -55,7 +55,7 @@ func (b *stackBuilder) smallValues() []float64 {
 
 func magnitude(value int64) float64 { return float64(max(value, -value)) }
 
-type folding struct {
+type smallStackMerger struct {
 	from     *stackBuilder
 	small    []float64
 	branches []branch // the first is the root
@@ -113,32 +113,32 @@ func (g *groups) of(branch, frame, first int32, types int) int32 {
 type foldingPart struct {
 	from   *stackBuilder
 	stacks []int32
-	of     []int32              // branch of each stack; while a level is processed, its group, or -1 if the stack ends there
-	ahead  [][aheadFrames]int32 // the next frames of each stack
+	of     []int32                 // branch of each stack; while a level is processed, its group, or -1 if the stack ends there
+	ahead  [][prefetchFrames]int32 // the next frames of each stack
 	groups
 	joined []int32 // for each group, its index in the groups of all parts
 }
 
-// aheadFrames is the number of frames that are read at once from each stack, because each access to one of many stacks
-// waits for memory.
-const aheadFrames = 4
+// prefetchFrames is the number of frames that are read at once from each stack, because each access to one of many
+// stacks waits for memory.
+const prefetchFrames = 4
 
 func (p *foldingPart) begin(b *stackBuilder, from, to int) {
 	p.from = b
-	p.stacks, p.of, p.ahead = make([]int32, to-from), make([]int32, to-from), make([][aheadFrames]int32, to-from)
+	p.stacks, p.of, p.ahead = make([]int32, to-from), make([]int32, to-from), make([][prefetchFrames]int32, to-from)
 	for i := range p.stacks {
 		p.stacks[i] = int32(from + i)
 	}
 }
 
-// divide assigns the stacks to groups.
-func (p *foldingPart) divide(branches []branch, depth int) {
+// group assigns the stacks to groups.
+func (p *foldingPart) group(branches []branch, depth int) {
 	const ends = -1
 	p.groups.clear()
-	if depth%aheadFrames == 0 {
+	if depth%prefetchFrames == 0 {
 		for i, index := range p.stacks {
 			stack := p.from.stacks.Stacks[index]
-			if n := copy(p.ahead[i][:], stack[depth:]); n < aheadFrames {
+			if n := copy(p.ahead[i][:], stack[depth:]); n < prefetchFrames {
 				p.ahead[i][n] = ends
 			}
 		}
@@ -146,7 +146,7 @@ func (p *foldingPart) divide(branches []branch, depth int) {
 	types := len(p.from.stacks.Types)
 	values, base := p.from.values, p.from.base
 	for i, index := range p.stacks {
-		frame := p.ahead[i][depth%aheadFrames]
+		frame := p.ahead[i][depth%prefetchFrames]
 		if frame == ends {
 			branches[p.of[i]].ending = index // at most one stack, because all stacks are different
 			p.of[i] = -1
@@ -174,7 +174,7 @@ func add(large []float64, sums, row []int64) {
 }
 
 // each runs a function on all parts in parallel.
-func (f *folding) each(do func(*foldingPart)) {
+func (f *smallStackMerger) each(do func(*foldingPart)) {
 	var all sync.WaitGroup
 	for i := range f.parts {
 		all.Go(func() { do(&f.parts[i]) })
@@ -182,8 +182,8 @@ func (f *folding) each(do func(*foldingPart)) {
 	all.Wait()
 }
 
-// join merges the groups of all parts, in the order in which a single part would find them.
-func (f *folding) join() {
+// mergeParts merges the groups of all parts, in the order in which a single part would find them.
+func (f *smallStackMerger) mergeParts() {
 	types := len(f.small)
 	f.groups.clear()
 	for i := range f.parts {
@@ -203,8 +203,8 @@ func (f *folding) join() {
 	}
 }
 
-// judge turns the large groups into branches, and adds the others to the rest of their branch.
-func (f *folding) judge() {
+// separateGroups turns the large groups into branches, and adds the others to the rest of their branch.
+func (f *smallStackMerger) separateGroups() {
 	types := len(f.small)
 	for i := range f.groups.all {
 		g := &f.groups.all[i]
@@ -232,7 +232,7 @@ func (f *folding) judge() {
 
 // isSmall reports whether the values of a group are small in both profiles. Growth in one stack and shrinkage in
 // another do not cancel out.
-func (f *folding) isSmall(group int) bool {
+func (f *smallStackMerger) isSmall(group int) bool {
 	for i, small := range f.small {
 		if f.large[group*len(f.small)+i] >= small && small > 0 {
 			return false
@@ -241,8 +241,8 @@ func (f *folding) isSmall(group int) bool {
 	return true
 }
 
-// keep retains the stacks that are followed further, with their branches.
-func (p *foldingPart) keep(joined groups) {
+// retain retains the stacks that are followed further, with their branches.
+func (p *foldingPart) retain(joined groups) {
 	left := 0
 	for i, group := range p.of {
 		if group < 0 {
@@ -257,7 +257,7 @@ func (p *foldingPart) keep(joined groups) {
 }
 
 // put writes a branch and its subtree. path is the prefix of the branch.
-func (f *folding) put(number int32, path []int32) {
+func (f *smallStackMerger) put(number int32, path []int32) {
 	types := len(f.small)
 	b := f.branches[number]
 	stack := func(index int32, frames []int32) {
@@ -280,7 +280,7 @@ func (f *folding) put(number int32, path []int32) {
 }
 
 // add adds a stack with its values and, if there is a base, its base values.
-func (f *folding) add(stack []int32, values, base []int64) {
+func (f *smallStackMerger) add(stack []int32, values, base []int64) {
 	f.stacks = append(f.stacks, slices.Clone(stack))
 	f.values = append(f.values, values...)
 	if f.from.base != nil {
@@ -288,7 +288,7 @@ func (f *folding) add(stack []int32, values, base []int64) {
 	}
 }
 
-func (f *folding) restFrame() int32 {
+func (f *smallStackMerger) restFrame() int32 {
 	if f.rest == 0 {
 		f.from.stacks.Frames = append(f.from.stacks.Frames, Frame{Name: smaller})
 		f.rest = int32(len(f.from.stacks.Frames))

@@ -107,7 +107,7 @@ func TestSmallStacksAreSummedUp(t *testing.T) {
 	}
 }
 
-func TestFewStacksAreLeftAlone(t *testing.T) {
+func TestFewStacksAreNotMerged(t *testing.T) {
 	p := randomStacks(rand.New(rand.NewSource(testseed.Of(t))), 1000)
 	s, err := NewStacks(p, nil)
 	if err != nil {
@@ -128,7 +128,7 @@ func TestFewStacksAreLeftAlone(t *testing.T) {
 }
 
 // NewStacks removes frames, but not from the profile that the history keeps.
-func TestTheProfileIsLeftAsItIs(t *testing.T) {
+func TestProfileIsNotModified(t *testing.T) {
 	p := randomStacks(rand.New(rand.NewSource(testseed.Of(t))), 100)
 	p.DropFrames = "f[0-9]"
 	before := p.String()

@@ -16,9 +16,9 @@ type Point struct {
 	Cached        int64 `json:"cached"`
 	Fragmentation int64 `json:"frag"`
 	Metadata      int64 `json:"meta"`
-	NotOurs       int64 `json:"other"`
+	Foreign       int64 `json:"other"`
 	Dirty         int64 `json:"dirty"`
-	Unsure        int64 `json:"unsure,omitempty"` // maximum error of each of Live, Cached, Fragmentation and NotOurs
+	ErrorBound    int64 `json:"unsure,omitempty"` // maximum error of each of Live, Cached, Fragmentation and Foreign
 	LiveAllocated int64 `json:"handed"`           // exact live bytes, by allocated size
 	Allocated     int64 `json:"allocated"`        // bytes allocated since the start, freed or not; all fields below are counts since the start too
 	Faults        int64 `json:"faults"`
@@ -39,7 +39,7 @@ type Moment struct {
 	Time    int64  `json:"t"` // ms since 1970; 0: a file without a time
 	Name    string `json:"name,omitempty"`
 	InUse   int64  `json:"inuse"`
-	Asked   bool   `json:"asked"` // requested or viewed by the user: kept while others are deleted
+	Pinned  bool   `json:"asked"` // requested or viewed by the user: kept while others are deleted
 	looked  int    // when it was last requested or viewed, as a value of the counter looks
 	profile *profile.Profile
 	load    func() (*profile.Profile, error) // used if profile is nil: reads the profile from the folder
@@ -50,8 +50,8 @@ type Moment struct {
 // The maximum numbers of points and moments in memory. A point takes 170 bytes, so 6,000 points take about 1 MB. A
 // moment can take several MB.
 const (
-	mostPoints  = 6000
-	mostMoments = 60
+	maxPoints  = 6000
+	maxMoments = 60
 )
 
 // History keeps points and moments of a process in limited memory. When there are too many, it thins out old ones: the
@@ -85,14 +85,14 @@ func (h *History) Add(p Point) {
 		p.Run = h.disk.run
 	}
 	h.points = append(h.points, p)
-	if len(h.points) > mostPoints {
-		h.points = thinned(h.points)
+	if len(h.points) > maxPoints {
+		h.points = thinOut(h.points)
 	}
 	h.disk.addPoint(p)
 }
 
-// thinned removes every other point of the older half.
-func thinned(points []Point) []Point {
+// thinOut removes every other point of the older half.
+func thinOut(points []Point) []Point {
 	half := len(points) / 2
 	kept := points[:0]
 	for i, p := range points {
@@ -116,14 +116,14 @@ func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment 
 	data := h.disk.encoded(p)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	m := h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), InUse: inUse, Asked: asked, profile: p})
+	m := h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), InUse: inUse, Pinned: asked, profile: p})
 	if m.Time == 0 {
 		m.Time = time.Now().UnixMilli()
 	}
 	if h.disk.addMoment(m, data) {
-		h.moments = h.disk.lighten(h, h.moments)
+		h.moments = h.disk.releaseProfiles(h, h.moments)
 	}
-	if len(h.moments) > mostMoments {
+	if len(h.moments) > maxMoments {
 		h.dropOne()
 	}
 	return *m
@@ -133,7 +133,7 @@ func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment 
 func (h *History) AddFile(name string, p *profile.Profile) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), Name: name, InUse: inUse(p), Asked: true, profile: p})
+	h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), Name: name, InUse: inUse(p), Pinned: true, profile: p})
 }
 
 func (h *History) enter(m *Moment) *Moment {
@@ -159,18 +159,18 @@ func (h *History) enter(m *Moment) *Moment {
 // After that the one is removed that has not been viewed for the longest time.
 func (h *History) dropOne() {
 	now := h.moments[len(h.moments)-1].Time
-	best, least, forgotten := -1, 0.0, 1
+	best, minimum, forgotten := -1, 0.0, 1
 	for i := 1; i < len(h.moments)-1; i++ {
 		m := h.moments[i]
-		if m.Asked {
+		if m.Pinned {
 			if m.looked < h.moments[forgotten].looked {
 				forgotten = i
 			}
 			continue
 		}
 		gap := float64(h.moments[i+1].Time-h.moments[i-1].Time) / float64(now-m.Time+1000)
-		if best < 0 || gap < least {
-			best, least = i, gap
+		if best < 0 || gap < minimum {
+			best, minimum = i, gap
 		}
 	}
 	if best < 0 {
@@ -210,7 +210,7 @@ func (h *History) Keep(id int) (Moment, bool) {
 	for _, m := range h.moments {
 		if m.ID == id {
 			h.looks++
-			m.Asked, m.looked = true, h.looks
+			m.Pinned, m.looked = true, h.looks
 			return *m, true
 		}
 	}

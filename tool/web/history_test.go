@@ -19,7 +19,7 @@ func TestPointsAreThinnedTowardsThePast(t *testing.T) {
 		h.Add(Point{Time: 1000 * s})
 	}
 	all := h.Since(0)
-	if len(all) > mostPoints {
+	if len(all) > maxPoints {
 		t.Errorf("%d points", len(all))
 	}
 	for i := 1; i < len(all); i++ {
@@ -39,7 +39,7 @@ func TestPointsAreThinnedTowardsThePast(t *testing.T) {
 }
 
 // For any sequence the moments are limited and in order. The first one, the last one and the requested ones are kept.
-func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
+func TestPinnedMomentsAreNotThinned(t *testing.T) {
 	seed := testseed.Of(t)
 	random := rand.New(rand.NewSource(seed))
 	h := &History{}
@@ -47,7 +47,7 @@ func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 	first, last := 0, 0
 	for i := range 2000 {
 		now += 1 + random.Int63n(20_000)
-		keep := len(asked) < mostMoments/2 && random.Intn(40) == 0
+		keep := len(asked) < maxMoments/2 && random.Intn(40) == 0
 		m := h.AddMoment(&profile.Profile{TimeNanos: now * int64(time.Millisecond)}, int64(i), keep)
 		if keep {
 			asked[m.ID] = true
@@ -58,7 +58,7 @@ func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 		last = m.ID
 	}
 	all := h.Moments()
-	if len(all) > mostMoments {
+	if len(all) > maxMoments {
 		t.Errorf("%d moments", len(all))
 	}
 	if all[0].ID != first || all[len(all)-1].ID != last {
@@ -84,7 +84,7 @@ func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 
 // A viewed moment is kept while others are removed. If there are too many of these, the least recently viewed one is
 // removed.
-func TestWhatIsLookedAtStays(t *testing.T) {
+func TestViewedMomentIsKept(t *testing.T) {
 	h := &History{}
 	now := int64(1e12)
 	add := func() int {
@@ -93,7 +93,7 @@ func TestWhatIsLookedAtStays(t *testing.T) {
 	}
 	first := add()
 	chosen := add()
-	for range 10 * mostMoments {
+	for range 10 * maxMoments {
 		if _, ok := h.Keep(chosen); !ok {
 			t.Fatal("it is gone")
 		}
@@ -102,13 +102,13 @@ func TestWhatIsLookedAtStays(t *testing.T) {
 	for _, m := range h.Moments() {
 		h.Keep(m.ID)
 	}
-	for range 10 * mostMoments {
+	for range 10 * maxMoments {
 		if _, ok := h.Keep(chosen); !ok {
 			t.Fatal("it is gone, among many that were looked at")
 		}
 		h.Keep(add())
 	}
-	if _, ok := h.Moment(first); !ok || len(h.Moments()) != mostMoments {
+	if _, ok := h.Moment(first); !ok || len(h.Moments()) != maxMoments {
 		t.Errorf("%d moments, the first: %v", len(h.Moments()), ok)
 	}
 }

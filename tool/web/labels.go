@@ -149,8 +149,8 @@ func withoutSamples(p *profile.Profile) *profile.Profile {
 	}
 }
 
-// longestWindow is the maximum number of seconds that a request may wait for events.
-const longestWindow = 60
+// maxWindow is the maximum number of seconds that a request may wait for events.
+const maxWindow = 60
 
 // window takes a profile of the events in the next few seconds; 0: since the start.
 func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
@@ -158,13 +158,13 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case seconds < 0 || seconds > longestWindow:
-		return nil, badRequest("seconds=%d: expected 1 to %d, or 0 for everything since the start", seconds, longestWindow)
+	case seconds < 0 || seconds > maxWindow:
+		return nil, badRequest("seconds=%d: expected 1 to %d, or 0 for everything since the start", seconds, maxWindow)
 	case seconds > 0 && !report.TakesWindow(kind):
 		return nil, badRequest("seconds=%d: a %s profile cannot be limited to a time window", seconds, kind)
 	}
 	if seconds == 0 {
-		return s.taken(kind)
+		return s.profileOfKind(kind)
 	}
 	if err := s.needProcess(); err != nil {
 		return nil, err
@@ -187,24 +187,24 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	})
 }
 
-// taken returns a profile of a kind. It may have been taken for another request a moment ago. For a process that has
-// ended it returns the last one.
-func (s *Server) taken(kind string) (*profile.Profile, error) {
-	p, _, err := s.takenIn(kind)
+// profileOfKind returns a profile of a kind. It may have been taken for another request a moment ago. For a process
+// that has ended it returns the last one.
+func (s *Server) profileOfKind(kind string) (*profile.Profile, error) {
+	p, _, err := s.profileInWindow(kind)
 	return p, err
 }
 
-// takenIn is taken. It also returns the time for which the process was busy; 0: it was not queried.
-func (s *Server) takenIn(kind string) (taken *profile.Profile, took time.Duration, err error) {
+// profileInWindow is taken. It also returns the time for which the process was busy; 0: it was not queried.
+func (s *Server) profileInWindow(kind string) (taken *profile.Profile, elapsed time.Duration, err error) {
 	taken, err = s.kinds.get(kind, func() (p *profile.Profile, _ time.Duration, err error) {
 		if s.process == nil {
-			p, err = s.history.notedProfile(kind)
-			return p, longestInterval, err // it will not change
+			p, err = s.history.storedProfile(kind)
+			return p, maxInterval, err // it will not change
 		}
-		if p, took, err = s.process.Profile(kind); err == nil {
-			s.history.NoteProfile(kind, p)
+		if p, elapsed, err = s.process.Profile(kind); err == nil {
+			s.history.StoreProfile(kind, p)
 		}
-		return p, took, err
+		return p, elapsed, err
 	})
-	return taken, took, err
+	return taken, elapsed, err
 }

@@ -17,13 +17,13 @@ type lifetimes struct {
 	Time    int64    `json:"t"`       // ms since 1970
 	Classes []string `json:"classes"` // age classes, the youngest first
 	// Short is the number of classes of temporary blocks, which the program freed within 10 ms.
-	Short int           `json:"short"`
-	Freed []int64       `json:"freed"` // blocks by age class
-	Bytes []int64       `json:"bytes"`
-	Alive int64         `json:"alive"`
-	Rows  []lifetimeRow `json:"rows"`
-	More  int           `json:"more"` // rows left out
-	Says  []string      `json:"says"`
+	Short   int           `json:"short"`
+	Freed   []int64       `json:"freed"` // blocks by age class
+	Bytes   []int64       `json:"bytes"`
+	Alive   int64         `json:"alive"`
+	Rows    []lifetimeRow `json:"rows"`
+	More    int           `json:"more"` // rows left out
+	Comment []string      `json:"says"`
 	// Modules lists the modules of all stacks, selected or not.
 	Modules []string `json:"modules"`
 	// Threads lists the threads of all rows, selected or not. It is nil for an older library, which does not report
@@ -59,8 +59,8 @@ type lifetimeRow struct {
 }
 
 const (
-	mostLifetimeRows = 500
-	shortClasses     = 5 // of report.AgeClasses
+	maxLifetimeRows = 500
+	shortClasses    = 5 // of report.AgeClasses
 )
 
 // lifetimes takes a profile of lifetimes and one of deaths, for the selected stacks and sizes.
@@ -94,21 +94,21 @@ func (s *Server) lifetimes(q url.Values) (any, error) {
 
 // plainProfile takes a profile and removes the allocator's own frames.
 func (s *Server) plainProfile(kind string) (*profile.Profile, error) {
-	p, err := s.taken(kind)
+	p, err := s.profileOfKind(kind)
 	if err != nil {
 		return nil, err
 	}
-	return interesting(p)
+	return withoutAllocatorFrames(p)
 }
 
 func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
-	answer := &lifetimes{Classes: report.AgeClasses, Short: shortClasses, Says: slices.Clone(lived.Comments), Rows: []lifetimeRow{}}
+	answer := &lifetimes{Classes: report.AgeClasses, Short: shortClasses, Comment: slices.Clone(lived.Comments), Rows: []lifetimeRow{}}
 	answer.Freed, answer.Bytes = make([]int64, len(report.AgeClasses)), make([]int64, len(report.AgeClasses))
 	for _, row := range report.LifetimesByStack(lived) {
 		if !filter.passes(strings.Split(row.Name, "\n")) {
 			continue
 		}
-		out := lifetimeRow{Alive: row.Alive, Freed: row.Freed, FreedB: row.FreedB, Elsewhere: row.Elsewhere, Least: row.Least, Mean: row.Mean, Most: row.Most}
+		out := lifetimeRow{Alive: row.Alive, Freed: row.Freed, FreedB: row.FreedB, Elsewhere: row.FreedByOther, Least: row.Min, Mean: row.Mean, Most: row.Max}
 		for i, class := range report.AgeClasses {
 			out.Ages = append(out.Ages, row.Ages[class])
 			if i < shortClasses {
@@ -122,7 +122,7 @@ func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 			out.Stack = append(out.Stack, frame.Name)
 		}
 		out.Inner = report.Inner(out.Stack)
-		if len(answer.Rows) == mostLifetimeRows {
+		if len(answer.Rows) == maxLifetimeRows {
 			answer.More++
 			continue
 		}
@@ -142,20 +142,20 @@ func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	freed := map[string]map[string]int64{} // allocating stack → freeing function → blocks
 	for _, sample := range p.Sample {
 		frames := report.Frames(sample)
-		joint := slices.IndexFunc(frames, func(f report.Frame) bool { return f.Name == symbolize.Joint })
-		if joint < 0 || !filter.passes(strings.Split(report.StackName(frames[joint+1:]), "\n")) {
+		freedBy := slices.IndexFunc(frames, func(f report.Frame) bool { return f.Name == symbolize.FreedByFrame })
+		if freedBy < 0 || !filter.passes(strings.Split(report.StackName(frames[freedBy+1:]), "\n")) {
 			continue
 		}
 		l.Deaths.All += sample.Value[index]
-		if joint == 0 {
+		if freedBy == 0 {
 			continue
 		}
 		l.Deaths.Known += sample.Value[index]
-		made := report.StackName(frames[joint+1:])
+		made := report.StackName(frames[freedBy+1:])
 		if freed[made] == nil {
 			freed[made] = map[string]int64{}
 		}
-		freed[made][freer(frames[:joint])] += sample.Value[index]
+		freed[made][freeingStack(frames[:freedBy])] += sample.Value[index]
 	}
 	for i := range l.Rows {
 		row := &l.Rows[i]
@@ -167,8 +167,8 @@ func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	}
 }
 
-// freer returns the innermost function of the program itself in a freeing stack.
-func freer(stack []report.Frame) string {
+// freeingStack returns the innermost function of the program itself in a freeing stack.
+func freeingStack(stack []report.Frame) string {
 	names := strings.Split(report.StackName(stack), "\n")
 	return names[report.Inner(names)]
 }

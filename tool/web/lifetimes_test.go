@@ -63,7 +63,7 @@ func TestLifetimesAddUpByStack(t *testing.T) {
 
 // The freeing function is the program's own, even if a container calls free. The one with the most blocks is shown, and
 // none if the freeing stacks were not recorded.
-func TestWhoFreesIsFoundByStack(t *testing.T) {
+func TestFreeingStacks(t *testing.T) {
 	here, there := []string{"make", "here", "main"}, []string{"make", "there", "main"}
 	answer := newLifetimes(profileOf([]string{"alive_objects", "alive_space", "freed_objects", "freed_space"},
 		row(here, map[string]string{"lifetime": "under 1us", "freed_by": "same thread"}, 0, 0, 12, 1200),
@@ -158,12 +158,12 @@ func TestLifetimesOfChosenThreads(t *testing.T) {
 	}
 	alive := map[string]string{"lifetime": "alive", "thread": "writer 1"}
 	kept := &History{}
-	if err := kept.KeepIn(folder(t, t.TempDir()), 1, "one", 1, func(err error) { t.Error(err) }); err != nil {
+	if err := kept.StoreIn(folder(t, t.TempDir()), 1, "one", 1, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	kept.NoteProfile("lifetime", profileOf(types, row(here, of("reader"), 0, 0, 12, 1200), row(here, of("writer 1"), 0, 0, 3, 300),
+	kept.StoreProfile("lifetime", profileOf(types, row(here, of("reader"), 0, 0, 12, 1200), row(here, of("writer 1"), 0, 0, 3, 300),
 		row(here, alive, 7, 700, 0, 0), row(there, of("(other threads)"), 0, 0, 5, 500)))
-	kept.NoteProfile("deaths", profileOf([]string{"freed_objects"}, row([]string{"drop", "(freed by)", "make", "here", "main"}, nil, 15)))
+	kept.StoreProfile("deaths", profileOf([]string{"freed_objects"}, row([]string{"drop", "(freed by)", "make", "here", "main"}, nil, 15)))
 	server, err := NewServer(Options{}, kept, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestLifetimesOfChosenThreads(t *testing.T) {
 		}
 	}
 	// From an older library, whose rows have no threads.
-	kept.NoteProfile("lifetime", profileOf(types, row(here, nil, 0, 0, 12, 1200)))
+	kept.StoreProfile("lifetime", profileOf(types, row(here, nil, 0, 0, 12, 1200)))
 	if server, err = NewServer(Options{}, kept, nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -17,25 +17,25 @@ type mapSums struct {
 	Time      int64 `json:"t"` // ms since 1970
 	PageBytes int64 `json:"page_bytes"`
 	OSPage    int64 `json:"os_page_bytes"`
-	// Memory shows the resident memory. The values of the regions come from heap metadata and include nonresident memory.
-	// Memory is nil if the library is older than this tool.
+	// Memory shows the resident memory. The values of the regions come from heap metadata and include nonresident
+	// memory. Memory is nil if the library is older than this tool.
 	Memory    *attach.Memory `json:"memory,omitempty"`
 	Columns   []string       `json:"columns"`
 	Addresses []string       `json:"addresses"`
 	Regions   [][]int64      `json:"regions"` // a value for each column
-	// Every is the interval in ms at which the page should request the map: a map may use only a share of the process's
-	// time.
-	Every  int64               `json:"every"`
-	Blocks []attach.MapBlock   `json:"blocks"`
-	Kept   []attach.MapKept    `json:"kept"`
-	Stacks map[string][]string `json:"stacks"` // functions, innermost first
-	Inner  map[string]int      `json:"inner"`  // number of innermost functions that belong to a standard library
+	// PollMillis is the interval in ms at which the page should request the map: a map may use only a share of the
+	// process's time.
+	PollMillis int64                  `json:"every"`
+	Blocks         []attach.MapBlock      `json:"blocks"`
+	Kept           []attach.RetainedBlock `json:"kept"`
+	Stacks         map[string][]string    `json:"stacks"` // functions, innermost first
+	Inner          map[string]int         `json:"inner"`  // number of innermost functions that belong to a standard library
 }
 
 var mapColumns = []string{"huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"}
 
 func columnsOf(r attach.MapRegion) []int64 {
-	return []int64{int64(r.Huge), r.Spans, r.Used, r.Taken, r.Dirty, r.Lazy, r.Purged, r.Clean, r.LiveBytes, r.FreeBytes, r.HoleBytes, r.Most}
+	return []int64{int64(r.Huge), r.Spans, r.Used, r.InTransition, r.Dirty, r.Lazy, r.Purged, r.Clean, r.LiveBytes, r.FreeBytes, r.HoleBytes, r.DominantSize}
 }
 
 // mapParts holds some regions with all their parts.
@@ -59,11 +59,11 @@ func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 		h.namer = symbolize.NewNamer(pid)
 	}
 	for address, place := range m.Python {
-		h.namer.Know(address, symbolize.Place(place))
+		h.namer.SetPlace(address, symbolize.Place(place))
 	}
 	named := map[string][]string{}
 	for id, frames := range m.Stacks {
-		h.namer.Learn(frames)
+		h.namer.Resolve(frames)
 		named[id] = []string{}
 		for _, place := range h.namer.Stack(frames) {
 			named[id] = append(named[id], place.Function)
@@ -86,7 +86,7 @@ func innerOf(stacks map[string][]string) map[string]int {
 // mapOfAll returns the last map after the process has ended.
 func (s *Server) mapOfAll(url.Values) (any, error) {
 	if s.process == nil {
-		return s.history.Noted(keptMap)
+		return s.history.LastAnswer(storedMapName)
 	}
 	h := &s.heapMap
 	h.mutex.Lock()
@@ -95,22 +95,22 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 		return h.sums, nil
 	}
 	var m *attach.Map
-	var took time.Duration
+	var elapsed time.Duration
 	err := s.process.Do(func(c *attach.Client) (err error) {
 		began := time.Now()
 		m, err = attach.FetchMap(c)
-		took = time.Since(began)
+		elapsed = time.Since(began)
 		return err
 	})
-	if errors.Is(err, attach.ErrEnded) && h.sums != nil {
+	if errors.Is(err, attach.ErrExited) && h.sums != nil {
 		return h.sums, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	wait := min(max(interval, statsShare*took), longestInterval)
+	wait := min(max(interval, statsShare*elapsed), maxInterval)
 	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Memory: m.Memory, Columns: mapColumns, Addresses: []string{},
-		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m)}
+		Regions: [][]int64{}, PollMillis: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Retained, Stacks: h.names(s.process.PID, m)}
 	sums.Inner = innerOf(sums.Stacks)
 	for _, r := range m.Regions {
 		sums.Addresses = append(sums.Addresses, "0x"+strconv.FormatUint(uint64(r.Address), 16))
@@ -120,11 +120,11 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 	return sums, nil
 }
 
-func (s *Server) mapOfSome(q url.Values) (any, error) {
+func (s *Server) mapOfRange(q url.Values) (any, error) {
 	if err := s.needProcess(); err != nil {
 		return nil, err
 	}
-	const most = 64 // regions; the page shows 16
+	const limit = 64 // regions; the page shows 16
 	from, err := address(q, "from")
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *Server) mapOfSome(q url.Values) (any, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	stacks := h.names(s.process.PID, m)
-	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: stacks, Inner: innerOf(stacks)}, nil
+	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(limit, len(m.Regions))]...), Stacks: stacks, Inner: innerOf(stacks)}, nil
 }
 
 func address(q url.Values, name string) (attach.Address, error) {

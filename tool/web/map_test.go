@@ -11,7 +11,7 @@ import (
 
 // Several pages that request the map at the same time cause one query of the process. Their queries of single regions
 // are passed on.
-func TestTheHeapMapIsAskedForOnce(t *testing.T) {
+func TestHeapMapIsQueriedOnce(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	var asked []string
 	socket.Answers["map"] = func(args []string) string {
@@ -31,14 +31,14 @@ func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 	if len(asked) != 1 || asked[0] != "" {
 		t.Errorf("asked %q", asked)
 	}
-	if len(sums.Addresses) != 1 || sums.Addresses[0] != "0xffff900000200000" || len(sums.Regions[0]) != len(sums.Columns) || sums.Every < 1000 {
+	if len(sums.Addresses) != 1 || sums.Addresses[0] != "0xffff900000200000" || len(sums.Regions[0]) != len(sums.Columns) || sums.PollMillis < 1000 {
 		t.Errorf("%+v", sums)
 	}
 	var parts mapParts
 	if status, body := get(t, base+"api/map/parts?from=0xffff900000200000&to=0xffff900000400000", &parts); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
-	if len(parts.Regions) != 1 || parts.Regions[0].Parts[0].Is != "large" || len(parts.Stacks["0x1"]) != 1 {
+	if len(parts.Regions) != 1 || parts.Regions[0].Parts[0].Type != "large" || len(parts.Stacks["0x1"]) != 1 {
 		t.Errorf("%+v", parts)
 	}
 	for _, wrong := range []string{"?from=1", "?from=x&to=2", "?from=5&to=5", "?from=5&to=4"} {
@@ -52,7 +52,7 @@ func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 }
 
 // A vector's memory belongs to the function that fills the vector.
-func TestMapTellsWhatIsOfALibrary(t *testing.T) {
+func TestMapOfALibrary(t *testing.T) {
 	got := innerOf(map[string][]string{
 		"0x1": {"std::__new_allocator::allocate", "std::vector::push_back", "keep", "main"},
 		"0x2": {"keep", "std::for_each", "main"},

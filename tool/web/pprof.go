@@ -28,8 +28,8 @@ import (
 //go:embed pprof.css
 var pprofStyle string
 
-// mostPprof is the maximum number of profiles whose pages are kept. Each has a copy of its profile.
-const mostPprof = 4
+// maxPprofPages is the maximum number of profiles whose pages are kept. Each has a copy of its profile.
+const maxPprofPages = 4
 
 type pprofPages struct {
 	mutex sync.Mutex
@@ -85,7 +85,7 @@ func (p *pprofPages) keep(m madePages) {
 	defer p.mutex.Unlock()
 	p.made = slices.DeleteFunc(p.made, func(old madePages) bool { return old.name == m.name })
 	p.made = append(p.made, m)
-	if len(p.made) > mostPprof {
+	if len(p.made) > maxPprofPages {
 		p.made = slices.Delete(p.made, 0, 1)
 	}
 }
@@ -117,10 +117,10 @@ func (s *Server) pprof(w http.ResponseWriter, r *http.Request) {
 		answer = askPprof(handler, r)
 	}
 	if !strings.HasPrefix(answer.header.Get("Content-Type"), "text/html") {
-		answer.pass(w, page)
+		answer.forward(w, page)
 		return
 	}
-	nonce, body := dressed(answer.body.Bytes(), shown)
+	nonce, body := withPageStyle(answer.body.Bytes(), shown)
 	// The scripts are inline. Nothing else may run, and nothing may be loaded.
 	w.Header().Set("Content-Security-Policy", fmt.Sprintf("default-src 'none'; script-src 'nonce-%s' 'unsafe-hashes' %s; style-src 'unsafe-inline'; img-src data:", nonce, pprofHandler()))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -153,8 +153,8 @@ func (a *pprofAnswer) Header() http.Header                { return a.header }
 func (a *pprofAnswer) WriteHeader(status int)             { a.status = status }
 func (a *pprofAnswer) Write(data []byte) (n int, _ error) { return a.body.Write(data) }
 
-// pass forwards an answer that is not a page: a profile or an error.
-func (a *pprofAnswer) pass(w http.ResponseWriter, page string) {
+// forward forwards an answer that is not a page: a profile or an error.
+func (a *pprofAnswer) forward(w http.ResponseWriter, page string) {
 	if a.status == http.StatusNotImplemented && page == "graph" {
 		http.Error(w, "pprof's graph needs the program dot (Debian: apt install graphviz). The Graph view of seemalloc's own page needs nothing.", http.StatusNotImplemented)
 		return
@@ -174,8 +174,8 @@ func pprofHandler() string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// dressed adds our style and a link back to the page, and permits its scripts to run.
-func dressed(written []byte, shown madePages) (nonce string, page []byte) {
+// withPageStyle adds our style and a link back to the page, and permits its scripts to run.
+func withPageStyle(written []byte, shown madePages) (nonce string, page []byte) {
 	var random [16]byte
 	_, _ = rand.Read(random[:])
 	nonce = base64.StdEncoding.EncodeToString(random[:])
@@ -203,7 +203,7 @@ func (s *Server) pprofOf(name string) (madePages, error) {
 
 // pprofNow takes a profile for pprof's pages. It uses the profile of other views if that was taken a moment ago.
 func (s *Server) pprofNow(kind string) (madePages, error) {
-	p, err := s.taken(kind)
+	p, err := s.profileOfKind(kind)
 	if err != nil {
 		return madePages{}, err
 	}

@@ -14,7 +14,7 @@ import (
 // away matches references that a page would load from another server.
 var away = regexp.MustCompile(`(?i)(src|href|action)\s*=\s*["']?\s*(https?:)?//[^"'\s>]*|url\(\s*["']?(https?:)?//|@import`)
 
-func TestPprofsPagesAreBelowTheSameDoor(t *testing.T) {
+func TestPprofPagesNeedTheToken(t *testing.T) {
 	base, server := serve(t)
 	for page, want := range map[string]string{"top": "stays", "peek": "stays", "source?f=stays": "stays", "flamegraph": "stays"} {
 		status, body := get(t, base+"pprof/2/"+page, nil)
@@ -47,7 +47,7 @@ func TestPprofsPagesAreBelowTheSameDoor(t *testing.T) {
 	}
 }
 
-func TestPprofShowsTheMomentAskedForAlone(t *testing.T) {
+func TestPprofShowsOnlyTheRequestedMoment(t *testing.T) {
 	base, _ := serve(t)
 	_, first := get(t, base+"pprof/1/top", nil)
 	_, second := get(t, base+"pprof/2/top?si=inuse_space", nil)
@@ -94,7 +94,7 @@ func TestPprofChangesNothingOnDisk(t *testing.T) {
 	}
 }
 
-func TestPprofOfWhatIsNotThere(t *testing.T) {
+func TestPprofOfMissingMoment(t *testing.T) {
 	base, _ := serve(t)
 	for name, want := range map[string]string{"77": "no such profile", "1-77": "77: no such", "1x": "expected a moment", "lifetime": "no process to query", "churn.1": "no longer available", "-": "expected a moment"} {
 		if status, body := get(t, base+"pprof/"+name+"/top", nil); status < 400 || !strings.Contains(body, want) {
@@ -107,7 +107,7 @@ func TestPprofOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestAFewPprofPagesAreKept(t *testing.T) {
+func TestPprofPagesAreCached(t *testing.T) {
 	h := &History{}
 	for i := range 10 {
 		h.AddProfile(heapOf(time.Unix(1e9+int64(i), 0), map[string]int64{"f": int64(i)}))
@@ -130,7 +130,7 @@ func TestAFewPprofPagesAreKept(t *testing.T) {
 }
 
 // Names in a profile are untrusted text and must not become part of the page's code.
-func TestNamesDoNotBecomeScripts(t *testing.T) {
+func TestNamesAreEscaped(t *testing.T) {
 	h := &History{}
 	name := `</script><script>alert(1)</script><img src=x onerror=alert(1)>`
 	h.AddProfile(heapOf(time.Unix(1e9, 0), map[string]int64{name: 5}))

@@ -24,8 +24,8 @@ import (
 // A report is the page in one file, with the answers of the server in it. It opens without a server and sends no
 // requests.
 
-// mostReportRows limits the rows (stacks with their values) over all moments of a report. A row takes some 20 bytes.
-const mostReportRows = 400_000
+// maxReportRows limits the rows (stacks with their values) over all moments of a report. A row takes some 20 bytes.
+const maxReportRows = 400_000
 
 // reportData is the data that web/src/model/reportanswers.ts reads.
 type reportData struct {
@@ -70,7 +70,7 @@ func (s *Server) Report(w io.Writer) error {
 			return err
 		}
 		// The first one is the last moment, which is included regardless of its size.
-		if rows += added; i > 0 && rows > mostReportRows {
+		if rows += added; i > 0 && rows > maxReportRows {
 			delete(data.Profiles, profileKey("heap", m.ID))
 			break
 		}
@@ -84,7 +84,7 @@ func (s *Server) Report(w io.Writer) error {
 		"stats": nil, "requests": nil, "settings": nil, "doctor": nil, "lifetimes": nil, "map": nil,
 	} {
 		path, _, _ := strings.Cut(name, "?")
-		answer, err := s.answers[path](q)
+		answer, err := s.handlers[path](q)
 		if err != nil {
 			data.Missing[path] = err.Error()
 			continue
@@ -113,7 +113,7 @@ func (s *Server) otherKinds(builder *reportBuilder) []Kind {
 	var kinds []Kind
 	for _, kind := range s.options.Kinds {
 		if kind.Name != "heap" {
-			p, err := s.taken(kind.Name)
+			p, err := s.profileOfKind(kind.Name)
 			if err != nil || len(p.Sample) == 0 {
 				continue
 			}
@@ -143,7 +143,7 @@ func spread(moments []Moment) []Moment {
 	take(len(moments) - 1)
 	take(0)
 	for i, m := range moments {
-		if m.Asked {
+		if m.Pinned {
 			take(i)
 		}
 	}
@@ -164,9 +164,9 @@ type reportBuilder struct {
 	stacks map[string]int64
 }
 
-// mostReportThreads: with more threads, a report cannot be filtered by thread, because each thread has its own row of a
+// maxReportThreads: with more threads, a report cannot be filtered by thread, because each thread has its own row of a
 // shared stack.
-const mostReportThreads = 100
+const maxReportThreads = 100
 
 // add adds a profile and returns the number of its rows.
 func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
@@ -177,7 +177,7 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 	out := &reportProfile{Types: s.Types, Default: s.Default, Period: s.Period, Time: s.Time, Comments: s.Comments, Errors: s.Errors, Rows: [][]int64{}}
 	b.data.Profiles[key] = out
 	names := report.ThreadNames(p)
-	if len(names) == 0 || len(names) > mostReportThreads {
+	if len(names) == 0 || len(names) > maxReportThreads {
 		b.addRows(out, s)
 		return len(out.Rows), nil
 	}

@@ -34,7 +34,7 @@ func inlined(t *testing.T, page string) (data struct {
 }
 
 // Names that would end the script or start a comment in it are preserved.
-func TestAReportIsOnePageWhateverNamesAreIn(t *testing.T) {
+func TestReportEscapesNames(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><!--<img src=http://evil.example/x>` + "\u2028"
 	h := &History{}
 	h.AddProfile(heapOf(time.Unix(1e9, 0), map[string]int64{evil: 500, "stays": 1000}))
@@ -88,7 +88,7 @@ func TestAReportIsOnePageWhateverNamesAreIn(t *testing.T) {
 	}
 }
 
-func TestAReportOfAProcessHasAllItsViews(t *testing.T) {
+func TestReportOfProcessHasAllViews(t *testing.T) {
 	base, _, server := process(t, false)
 	if status, _ := get(t, base+"api/report", nil); status == http.StatusOK && len(server.history.Since(0)) == 0 {
 		t.Error("a report of nothing")
@@ -118,7 +118,7 @@ func TestAReportOfAProcessHasAllItsViews(t *testing.T) {
 	}
 }
 
-func TestAReportOfNothingIsAnError(t *testing.T) {
+func TestEmptyReportIsAnError(t *testing.T) {
 	server, err := NewServer(Options{}, &History{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestAReportOfNothingIsAnError(t *testing.T) {
 }
 
 // Samples without a thread, or with two threads, occur once in a report.
-func TestAReportOfThreadsAddsUpToTheWhole(t *testing.T) {
+func TestReportOfThreadsAddsUp(t *testing.T) {
 	p := heapOf(time.Unix(1e9, 0), map[string]int64{"a": 1, "b": 2, "c": 4})
 	index, err := report.SampleIndex(p, "inuse", "bytes")
 	if err != nil {
@@ -164,10 +164,10 @@ func TestAReportOfThreadsAddsUpToTheWhole(t *testing.T) {
 
 // If there are too many rows, the report has moments spread over the whole time, including the last one regardless of
 // its size.
-func TestAReportIsBounded(t *testing.T) {
+func TestReportSizeIsBounded(t *testing.T) {
 	var all []Moment
 	for i := range 33 {
-		all = append(all, Moment{ID: i, Asked: i == 5})
+		all = append(all, Moment{ID: i, Pinned: i == 5})
 	}
 	var ids []int
 	for _, m := range spread(all) {

@@ -19,9 +19,9 @@ type requestRow struct {
 
 // requests returns the rows, the smallest block size first. For a folder it returns none if no page has requested them.
 func (s *Server) requests(url.Values) (any, error) {
-	churn, err := s.taken("churn")
+	churn, err := s.profileOfKind("churn")
 	if s.process == nil && s.history.disk != nil && isMissing(err) {
-		answer, err := s.history.Noted("requests") // from a folder of an older tool
+		answer, err := s.history.LastAnswer("requests") // from a folder of an older tool
 		if isMissing(err) {
 			return []requestRow{}, nil
 		}

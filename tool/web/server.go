@@ -56,16 +56,16 @@ type Server struct {
 	mux       *http.ServeMux
 	heapMap   heapMap
 	tracer    tracer
-	answers   map[string]func(url.Values) (any, error) // the handlers of GET api/…
-	kinds     kindsTaken
+	handlers  map[string]func(url.Values) (any, error) // the handlers of GET api/…
+	kinds     recentProfiles
 	cpus      cpuProfiler
-	diagnosis paced[*doctor.Diagnosis]
+	diagnosis rateLimited[*doctor.Diagnosis]
 	pprofs    pprofPages
 	sources   sources
 	// Caches for the suspects of selected rows and of threads.
-	chosenHeld chosenHeld
-	byThread   byThread
-	first      func() (any, error) // the page's first request; nil: not prepared
+	filteredLiveBytes filteredLiveBytes
+	byThread          byThread
+	first             func() (any, error) // the page's first request; nil: not prepared
 }
 
 // NewServer creates a server. process and watcher are nil for saved profiles.
@@ -75,7 +75,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 		return nil, err
 	}
 	s := &Server{options: options, history: history, process: process, watcher: watcher, token: hex.EncodeToString(random[:]), mux: http.NewServeMux(),
-		answers: map[string]func(url.Values) (any, error){}}
+		handlers: map[string]func(url.Values) (any, error){}}
 	s.sources.path, s.sources.trim = options.SourcePath, options.TrimPath
 	assets, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -97,7 +97,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("trace", s.trace)
 	s.get("cpu", s.cpu)
 	s.get("map", s.mapOfAll)
-	s.get("map/parts", s.mapOfSome)
+	s.get("map/parts", s.mapOfRange)
 	s.mux.HandleFunc("GET /api/download", s.download)
 	s.mux.HandleFunc("GET /api/report", s.report)
 	s.mux.HandleFunc("GET /pprof/{name}/{page...}", s.pprof)
@@ -107,7 +107,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.post("cpu", s.startCPU)
 	s.post("cpu/stop", s.stopCPU)
 	if process != nil && history.isWritten() {
-		go s.keepOthers()
+		go s.storeOtherKinds()
 	}
 	return s, nil
 }
@@ -169,7 +169,7 @@ func badRequest(format string, args ...any) error {
 }
 
 func (s *Server) get(name string, answer func(url.Values) (any, error)) {
-	s.answers[name] = answer
+	s.handlers[name] = answer
 	s.mux.HandleFunc("GET /api/"+name, func(w http.ResponseWriter, r *http.Request) {
 		reply(w, func() (any, error) { return answer(r.URL.Query()) })
 	})
@@ -229,16 +229,16 @@ func (s *Server) needProcess() error {
 // ---- answers for the page ----
 
 type state struct {
-	Title    string       `json:"title"`
-	Process  bool         `json:"process"` // a process and not only files; its id may be 0, in another namespace
-	PID      int          `json:"pid,omitempty"`
-	Live     bool         `json:"live"` // the process is running
-	Ended    string       `json:"ended,omitempty"`
-	Silent   string       `json:"silent,omitempty"` // why the process does not answer at present
-	AllowSet bool         `json:"allow_set"`
-	Kinds    []Kind       `json:"kinds"`            // kinds of profiles that can be taken
-	Report   int64        `json:"report,omitempty"` // in a report: its time in ms since 1970
-	Stored   *storedState `json:"stored,omitempty"` // a folder, whose data can be requested by time
+	Title        string       `json:"title"`
+	Process      bool         `json:"process"` // a process and not only files; its id may be 0, in another namespace
+	PID          int          `json:"pid,omitempty"`
+	Live         bool         `json:"live"` // the process is running
+	Ended        string       `json:"ended,omitempty"`
+	NotAnswering string       `json:"silent,omitempty"` // why the process does not answer at present
+	AllowSet     bool         `json:"allow_set"`
+	Kinds        []Kind       `json:"kinds"`            // kinds of profiles that can be taken
+	Report       int64        `json:"report,omitempty"` // in a report: its time in ms since 1970
+	Stored       *storedState `json:"stored,omitempty"` // a folder, whose data can be requested by time
 }
 
 // Kind is a kind of profile.
@@ -254,8 +254,8 @@ func (s *Server) state(url.Values) (any, error) {
 		answer.Live = true
 		if _, err := s.watcher.Last(); err != nil {
 			answer.Live, answer.Ended = false, err.Error()
-		} else if err := s.watcher.Silent(); err != nil {
-			answer.Silent = err.Error()
+		} else if err := s.watcher.NotAnswering(); err != nil {
+			answer.NotAnswering = err.Error()
 		}
 	}
 	return answer, nil
@@ -286,7 +286,7 @@ func window(q url.Values) (from, until int64, err error) {
 
 func (s *Server) moments(q url.Values) (any, error) {
 	from, until, err := window(q)
-	return s.history.Listed(from, until, mostListed), err
+	return s.history.Listed(from, until, maxListed), err
 }
 
 func (s *Server) takeMoment(*http.Request) (any, error) {
@@ -308,7 +308,7 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	}
 	m, ok := look(int(id))
 	if !ok && id == 0 {
-		if err := s.refused(); err != nil {
+		if err := s.noProfileReason(); err != nil {
 			return nil, err
 		}
 	}
@@ -318,8 +318,8 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	return m.Profile()
 }
 
-// refused returns the reason why the process provides no profiles.
-func (s *Server) refused() error {
+// noProfileReason returns the reason why the process provides no profiles.
+func (s *Server) noProfileReason() error {
 	if s.watcher == nil {
 		return nil
 	}
@@ -399,7 +399,7 @@ func (s *Server) stacks(q url.Values, p, base *profile.Profile) (any, error) {
 // suspects returns the suspects of a time range, or of the last few seconds before the last profile. Without either it
 // uses all moments in memory.
 func (s *Server) suspects(q url.Values) (any, error) {
-	const most = 30
+	const limit = 30
 	last, err := number(q, "last")
 	if err != nil {
 		return nil, err
@@ -410,7 +410,7 @@ func (s *Server) suspects(q url.Values) (any, error) {
 	}
 	history := s.history
 	if rows.thread != nil {
-		if history, err = s.thatTellsThreads(rows.thread.String()); err != nil {
+		if history, err = s.historyByThread(rows.thread.String()); err != nil {
 			return nil, err
 		}
 	}
@@ -425,11 +425,11 @@ func (s *Server) suspects(q url.Values) (any, error) {
 		}
 	}
 	if len(all) == 0 {
-		if err := s.refused(); err != nil {
+		if err := s.noProfileReason(); err != nil {
 			return nil, err
 		}
 	}
-	return s.chosenHeld.suspects(window, most, filter, rows)
+	return s.filteredLiveBytes.suspects(window, limit, filter, rows)
 }
 
 // momentsIn returns the moments of a time range. Without one it returns all moments in memory.
@@ -439,7 +439,7 @@ func momentsIn(h *History, q url.Values) ([]Moment, error) {
 		return nil, err
 	}
 	if q.Has("from") || q.Has("until") {
-		return h.ListedOfOne(from, until, mostMoments), nil
+		return h.ListedOfOne(from, until, maxMoments), nil
 	}
 	return h.Moments(), nil
 }
@@ -455,13 +455,13 @@ func (s *Server) choices(url.Values) (any, error) {
 	answer := choices{Modules: []string{}}
 	m, ok := s.history.Moment(0)
 	if !ok {
-		return answer, s.refused()
+		return answer, s.noProfileReason()
 	}
 	p, err := m.Profile()
 	if err != nil {
 		return nil, err
 	}
-	if p, err = interesting(p); err != nil {
+	if p, err = withoutAllocatorFrames(p); err != nil {
 		return nil, err
 	}
 	answer.Modules = append(answer.Modules, modulesOf(p)...)
@@ -475,7 +475,7 @@ func (s *Server) choices(url.Values) (any, error) {
 
 func (s *Server) stats(url.Values) (any, error) {
 	if s.process == nil {
-		return s.history.Noted("stats")
+		return s.history.LastAnswer("stats")
 	}
 	last, err := s.watcher.Last()
 	if last == nil && err == nil {
@@ -492,13 +492,13 @@ func (s *Server) doctor(url.Values) (any, error) {
 }
 
 // noted queries the process and stores the answer. For a process that has ended it returns the stored answer.
-func noted[T any](s *Server, name string, ask func() (T, error)) (any, error) {
+func noted[T any](s *Server, name string, query func() (T, error)) (any, error) {
 	if s.process == nil {
-		return s.history.Noted(name)
+		return s.history.LastAnswer(name)
 	}
-	answer, err := ask()
+	answer, err := query()
 	if err == nil {
-		s.history.Note(name, answer)
+		s.history.StoreAnswer(name, answer)
 	}
 	return answer, err
 }

@@ -69,7 +69,7 @@ func get(t *testing.T, url string, into any) (int, string) {
 	return fetch(t, request, into)
 }
 
-func TestOnlyWhoKnowsTheAddressGetsIn(t *testing.T) {
+func TestTokenIsRequired(t *testing.T) {
 	base, server := serve(t)
 	if status, body := get(t, base, nil); status != http.StatusOK || !strings.Contains(body, "page.js") {
 		t.Errorf("%d %s", status, body)
@@ -198,7 +198,7 @@ func TestAnUnknownErrorIsNull(t *testing.T) {
 }
 
 // Its id is 0 in another namespace. Files do not belong to a process.
-func TestAProcessIsNoFile(t *testing.T) {
+func TestProcessInPlaceOfFile(t *testing.T) {
 	base, _, server := process(t, false)
 	server.process.PID = 0
 	files, _ := serve(t)
@@ -214,7 +214,7 @@ func TestAProcessIsNoFile(t *testing.T) {
 func TestPagesShareProfilesOfAKind(t *testing.T) {
 	base, socket, _ := process(t, false)
 	heap, taken := socket.Answers["profile"], atomic.Int64{}
-	const took = longestInterval / momentShare // the next one is taken a minute later
+	const took = maxInterval / momentShare // the next one is taken a minute later
 	socket.Answers["profile"] = func(args []string) string {
 		if args[0] != "heap" {
 			taken.Add(1)
@@ -246,7 +246,7 @@ func TestPagesShareProfilesOfAKind(t *testing.T) {
 
 // However fast the user clicks, expensive queries of the process are limited. That includes pprof's pages, reports and
 // moments.
-func TestWhoClicksFastGetsTheSame(t *testing.T) {
+func TestConcurrentRequestsShareOneProfile(t *testing.T) {
 	var heap bytes.Buffer
 	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
 	taken := map[string]*atomic.Int64{"heap": {}, "churn": {}}
@@ -256,7 +256,7 @@ func TestWhoClicksFastGetsTheSame(t *testing.T) {
 			return "error unknown kind " + args[0]
 		}
 		taken[args[0]].Add(1)
-		time.Sleep(longestInterval / momentShare) // the next one is taken a minute later
+		time.Sleep(maxInterval / momentShare) // the next one is taken a minute later
 		return heap.String()
 	}
 	base, server := unwatched(t, socket)
@@ -284,8 +284,8 @@ func TestWhoClicksFastGetsTheSame(t *testing.T) {
 }
 
 // After a failure the next request is not delayed.
-func TestPacedAsksAgainAfterAFailure(t *testing.T) {
-	var p paced[int]
+func TestRateLimitedRetriesAfterFailure(t *testing.T) {
+	var p rateLimited[int]
 	asked := 0
 	take := func() (int, time.Duration, error) {
 		if asked++; asked == 1 {
@@ -328,10 +328,10 @@ func TestNothingIsAnEmptyArray(t *testing.T) {
 }
 
 // A selected moment is requested again and again while new ones are added.
-func TestAChosenMomentStays(t *testing.T) {
+func TestPinnedMomentIsKept(t *testing.T) {
 	base, server := serve(t)
 	chosen := Moment{}
-	for i := range 20 * mostMoments {
+	for i := range 20 * maxMoments {
 		if i == 10 {
 			chosen = server.history.Moments()[7]
 		}
@@ -340,7 +340,7 @@ func TestAChosenMomentStays(t *testing.T) {
 				t.Fatalf("after %d: %d %s", i, status, body)
 			}
 		}
-		keep(server.history, heapOf(time.Unix(2e9+int64(i), 0), map[string]int64{"f": 1}), false)
+		addToHistory(server.history, heapOf(time.Unix(2e9+int64(i), 0), map[string]int64{"f": 1}), false)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestProfilesAreComparedByType(t *testing.T) {
 	}
 }
 
-func TestBadQuestionsGetAClearAnswer(t *testing.T) {
+func TestBadRequestsGetAClearError(t *testing.T) {
 	base, _ := serve(t)
 	for path, want := range map[string]string{
 		"api/profile?at=99":             "404 at=99: no such profile",
@@ -460,7 +460,7 @@ func watchedFor(t *testing.T, patience time.Duration, socket *fake.Server, allow
 	}
 	h := &History{}
 	if s != nil {
-		if err := h.KeepIn(s, time.Now().UnixMilli(), "made-up", 4242, func(error) {}); err != nil {
+		if err := h.StoreIn(s, time.Now().UnixMilli(), "made-up", 4242, func(error) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -480,7 +480,7 @@ func send(t *testing.T, url, body string) (int, string) {
 	return fetch(t, request, nil)
 }
 
-func TestAProcessIsOnlyLookedAtUnlessAllowed(t *testing.T) {
+func TestReadOnlyUnlessAllowed(t *testing.T) {
 	base, socket, _ := process(t, false)
 	for _, what := range []string{"settings", "purge"} {
 		if status, body := send(t, base+"api/"+what, `{"name":"sample","value":"1M"}`); status != http.StatusForbidden || !strings.Contains(body, "--allow-set") {
@@ -549,7 +549,7 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 	var points []Point
 	get(t, base+"api/series?since=0", &points)
 	p := points[0]
-	if p.RSS != p.Live+p.Cached+p.Fragmentation+p.Metadata+p.NotOurs || p.RSS == 0 {
+	if p.RSS != p.Live+p.Cached+p.Fragmentation+p.Metadata+p.Foreign || p.RSS == 0 {
 		t.Errorf("%+v does not add up", p)
 	}
 	if status, _ := send(t, base+"api/moments", "{}"); status != http.StatusOK {
@@ -557,7 +557,7 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 	}
 	var moments []Moment
 	get(t, base+"api/moments", &moments)
-	if last := moments[len(moments)-1]; !last.Asked || last.InUse != 1<<20 {
+	if last := moments[len(moments)-1]; !last.Pinned || last.InUse != 1<<20 {
 		t.Errorf("%+v", last)
 	}
 	var settings []setting
@@ -568,7 +568,7 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 }
 
 // A stopped process is queried again when it continues. A process that has ended is not queried any more.
-func TestSilenceIsNotTheEnd(t *testing.T) {
+func TestTimeoutIsNotTheEnd(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
 	var stopped atomic.Bool
 	for _, command := range []string{"stats", "ping"} {
@@ -599,10 +599,10 @@ func TestSilenceIsNotTheEnd(t *testing.T) {
 	}
 	until("looked at", func(state) bool { return len(server.history.Since(0)) > 0 })
 	stopped.Store(true)
-	until("silent", func(s state) bool { return strings.Contains(s.Silent, "no answer to") && s.Live && s.Ended == "" })
+	until("silent", func(s state) bool { return strings.Contains(s.NotAnswering, "no answer to") && s.Live && s.Ended == "" })
 	stopped.Store(false)
 	before := len(server.history.Since(0))
-	until("looked at again", func(s state) bool { return s.Silent == "" && s.Live && len(server.history.Since(0)) > before })
+	until("looked at again", func(s state) bool { return s.NotAnswering == "" && s.Live && len(server.history.Since(0)) > before })
 	_ = os.Remove(socket.Path)
 	stopped.Store(true) // the connection is lost
 	until("ended", func(s state) bool { return !s.Live && strings.Contains(s.Ended, "has ended") })
@@ -639,13 +639,13 @@ func TestNoProfiler(t *testing.T) {
 		t.Errorf("asked %d times in a second", n)
 	}
 	var s state
-	if get(t, base+"api/state", &s); !s.Live || s.Silent != "" {
+	if get(t, base+"api/state", &s); !s.Live || s.NotAnswering != "" {
 		t.Errorf("%+v", s)
 	}
 }
 
 // The prepared answer is used repeatedly, also while it is being prepared, and only for its own request.
-func TestWhatIsPreparedIsWhatIsAskedForFirst(t *testing.T) {
+func TestPreparedAnswerIsTheFirstRequest(t *testing.T) {
 	base, server := serve(t)
 	const first = "api/profile?kind=heap&at=0"
 	_, want := get(t, base+first, nil)

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// mostSource is the maximum size of a source file. A longer file was not written by hand.
-const mostSource = 16 << 20
+// maxSourceBytes is the maximum size of a source file. A longer file was not written by hand.
+const maxSourceBytes = 16 << 20
 
 // sources reads source files for the page, but only those named by a function of a profile that has been shown. Safe
 // for concurrent use.
@@ -52,30 +52,30 @@ func (s *sources) places(file string) []string {
 	if path == "" {
 		path, _ = os.Getwd()
 	}
-	folders := filepath.SplitList(path)
-	rest := trimmed(file, s.trim, folders)
+	dirs := filepath.SplitList(path)
+	rest := trimmed(file, s.trim, dirs)
 	if filepath.IsAbs(rest) {
 		return []string{rest}
 	}
-	var places []string
-	for _, folder := range folders {
+	var paths []string
+	for _, dir := range dirs {
 		for {
-			places = append(places, filepath.Join(folder, rest))
-			parent := filepath.Dir(folder)
-			if parent == folder {
+			paths = append(paths, filepath.Join(dir, rest))
+			parent := filepath.Dir(dir)
+			if parent == dir {
 				break
 			}
-			folder = parent
+			dir = parent
 		}
 	}
-	return places
+	return paths
 }
 
 // trimmed removes the prefix of a path: the given one, or else everything up to the name of a searched directory.
-func trimmed(file, trim string, folders []string) string {
+func trimmed(file, trim string, dirs []string) string {
 	if trim == "" {
-		for _, folder := range folders {
-			if _, rest, found := strings.Cut(file, "/"+filepath.Base(folder)+"/"); found {
+		for _, dir := range dirs {
+			if _, rest, found := strings.Cut(file, "/"+filepath.Base(dir)+"/"); found {
 				return rest
 			}
 		}
@@ -123,10 +123,10 @@ func readText(path string) (string, os.FileInfo, error) {
 		return "", nil, err
 	case !info.Mode().IsRegular():
 		return "", nil, fmt.Errorf("%s is not a file", path)
-	case info.Size() > mostSource:
+	case info.Size() > maxSourceBytes:
 		return "", nil, fmt.Errorf("%s has %d bytes: too long for source code", path, info.Size())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostSource))
+	text, err := io.ReadAll(io.LimitReader(f, maxSourceBytes))
 	return string(text), info, err
 }
 

@@ -88,14 +88,14 @@ func TestNoOtherFileIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSourceIsNotRead(t *testing.T) {
+func TestOtherFilesAreNotReadAsSource(t *testing.T) {
 	folder := t.TempDir()
 	fifo := filepath.Join(folder, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	long := write(t, filepath.Join(folder, "long"), "")
-	if err := os.Truncate(long, mostSource+1); err != nil {
+	if err := os.Truncate(long, maxSourceBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(folder, "missing.cc")

@@ -38,7 +38,7 @@ func (b *stackBuilder) add(p *profile.Profile, isBase bool) error {
 	for i, t := range p.SampleType {
 		places[i] = slices.IndexFunc(b.stacks.Types, func(known SampleType) bool { return known.Name == t.Type })
 	}
-	stacks, hashes := b.walk(p, t, b.placesOf(p, t))
+	stacks, hashes := b.walk(p, t, b.newLocationFrames(p, t))
 
 	b.expect(len(p.Sample))
 	into := b.values
@@ -63,8 +63,8 @@ func (b *stackBuilder) expect(more int) {
 	b.known.expect(len(b.stacks.Stacks) + more)
 	b.stacks.Stacks, b.earlier = slices.Grow(b.stacks.Stacks, more), slices.Grow(b.earlier, more)
 	size := (len(b.stacks.Stacks) + more) * len(b.stacks.Types)
-	had := len(b.stacks.Stacks) * len(b.stacks.Types)
-	b.values = append(make([]int64, 0, size), b.values[:had]...)[:size]
+	previous := len(b.stacks.Stacks) * len(b.stacks.Types)
+	b.values = append(make([]int64, 0, size), b.values[:previous]...)[:size]
 }
 
 // index returns the index of a stack, and adds it if necessary.
@@ -85,7 +85,7 @@ func (b *stackBuilder) index(stack []int32, hash uint64) int {
 func (b *stackBuilder) finish(compares bool) {
 	s := b.stacks
 	if len(s.Stacks) > manyStacks {
-		b.fold()
+		b.mergeSmall()
 	}
 	b.number()
 	s.Values = rows(b.values, len(s.Stacks), len(s.Types))
@@ -103,21 +103,21 @@ func (b *stackBuilder) number() {
 	for _, stack := range s.Stacks {
 		length += len(stack)
 	}
-	room := make([]int32, 0, length)
+	space := make([]int32, 0, length)
 	for i, stack := range s.Stacks {
-		begin := len(room)
+		begin := len(space)
 		for _, frame := range stack {
 			if numbers[frame] == 0 {
 				frames = append(frames, s.Frames[frame])
 				numbers[frame] = int32(len(frames))
 			}
-			room = append(room, numbers[frame]-1)
+			space = append(space, numbers[frame]-1)
 		}
-		s.Stacks[i] = room[begin:len(room):len(room)]
+		s.Stacks[i] = space[begin:len(space):len(space)]
 	}
 	inParts(len(frames), func(_, from, to int) {
 		for i := from; i < to; i++ {
-			frames[i].Plumbing = report.Plumbing(frames[i].Name)
+			frames[i].Plumbing = report.IsLibraryFrame(frames[i].Name)
 		}
 	})
 	s.Frames = frames
@@ -132,31 +132,31 @@ func rows(values []int64, count, width int) [][]int64 {
 	return out
 }
 
-// places holds the frames of each location by its id, the outermost first.
-type places struct {
-	of      report.ByID[int32] // a frame; if negative, -1 minus the index in several
-	several [][]int32          // lists of frames for locations with inlined functions
-	most    int                // maximum number of frames per location
-	none    int32              // frame for an empty stack, if all its frames belong to the allocator; as in report.Frames
+// locationFrames holds the frames of each location by its id, the outermost first.
+type locationFrames struct {
+	byID      report.ByID[int32] // a frame; if negative, -1 minus the index in several
+	inlined   [][]int32          // lists of frames for locations with inlined functions
+	maxFrames int                // maximum number of frames per location
+	none      int32              // frame for an empty stack, if all its frames belong to the allocator; as in report.Frames
 }
 
-// placesOf creates frames for all locations, including those without samples, which finish drops.
-func (b *stackBuilder) placesOf(p *profile.Profile, t *trimming) *places {
-	found := &places{of: report.NewByID[int32](len(p.Location)), most: 1, none: b.frame(Frame{Name: "(no stack)"})}
+// newLocationFrames creates frames for all locations, including those without samples, which finish drops.
+func (b *stackBuilder) newLocationFrames(p *profile.Profile, t *trimmer) *locationFrames {
+	found := &locationFrames{byID: report.NewByID[int32](len(p.Location)), maxFrames: 1, none: b.frame(Frame{Name: "(no stack)"})}
 	for _, location := range p.Location {
 		found.set(location.ID, b.framesOf(t.locations.Get(location.ID)))
 	}
 	return found
 }
 
-func (p *places) set(id uint64, frames []int32) {
+func (p *locationFrames) set(id uint64, frames []int32) {
 	if len(frames) == 1 {
-		p.of.Set(id, frames[0])
+		p.byID.Set(id, frames[0])
 		return
 	}
-	p.several = append(p.several, frames)
-	p.of.Set(id, int32(-len(p.several)))
-	p.most = max(p.most, len(frames))
+	p.inlined = append(p.inlined, frames)
+	p.byID.Set(id, int32(-len(p.inlined)))
+	p.maxFrames = max(p.maxFrames, len(frames))
 }
 
 // framesOf returns a location's frames, the outermost first.
@@ -185,28 +185,28 @@ func (b *stackBuilder) frame(f Frame) int32 {
 }
 
 // walk computes the stack of each sample, the outermost frame first, and its hash.
-func (b *stackBuilder) walk(p *profile.Profile, t *trimming, places *places) (stacks [][]int32, hashes []uint64) {
+func (b *stackBuilder) walk(p *profile.Profile, t *trimmer, places *locationFrames) (stacks [][]int32, hashes []uint64) {
 	const roomFrames = 1 << 16
 	stacks, hashes = make([][]int32, len(p.Sample)), make([]uint64, len(p.Sample))
 	inParts(len(p.Sample), func(_, from, to int) {
-		var room []int32 // shared by the stacks of many samples
+		var space []int32 // shared by the stacks of many samples
 		for index := from; index < to; index++ {
-			kept := t.kept(p.Sample[index])
-			if most := max(len(kept)*places.most, 1); cap(room)-len(room) < most {
-				room = make([]int32, 0, max(roomFrames, most))
+			kept := t.remainingStack(p.Sample[index])
+			if maxFrames := max(len(kept)*places.maxFrames, 1); cap(space)-len(space) < maxFrames {
+				space = make([]int32, 0, max(roomFrames, maxFrames))
 			}
-			stack := room[len(room):]
+			stack := space[len(space):]
 			for i := len(kept) - 1; i >= 0; i-- {
-				if place := places.of.Get(kept[i].ID); place >= 0 {
+				if place := places.byID.Get(kept[i].ID); place >= 0 {
 					stack = append(stack, place)
 				} else {
-					stack = append(stack, places.several[-1-place]...)
+					stack = append(stack, places.inlined[-1-place]...)
 				}
 			}
 			if len(stack) == 0 {
 				stack = append(stack, places.none)
 			}
-			room = room[:len(room)+len(stack)]
+			space = space[:len(space)+len(stack)]
 			stacks[index], hashes[index] = stack[:len(stack):len(stack)], b.hash(stack)
 		}
 	})
@@ -226,8 +226,8 @@ var processors = func() int { return runtime.GOMAXPROCS(0) } // a variable for t
 
 // inParts calls do for the range 0 to count, split into parts that run in parallel on all processors.
 func inParts(count int, do func(part, from, to int)) {
-	const least = 4096 // minimum size of a part
-	parts := min(processors(), 1+count/least)
+	const minimum = 4096 // minimum size of a part
+	parts := min(processors(), 1+count/minimum)
 	var all sync.WaitGroup
 	for part := range parts {
 		all.Go(func() { do(part, count*part/parts, count*(part+1)/parts) })
@@ -235,26 +235,26 @@ func inParts(count int, do func(part, from, to int)) {
 	all.Wait()
 }
 
-// trimming describes a profile without the allocator's own frames.
-type trimming struct {
+// trimmer describes a profile without the allocator's own frames.
+type trimmer struct {
 	locations report.ByID[*profile.Location]
-	ends      report.ByID[end] // where stacks are cut
-	any       bool             // some stacks are cut
+	rules     report.ByID[trimRule] // where stacks are cut
+	any       bool                  // some stacks are cut
 }
 
-// end tells which part of a stack is removed, as in pprof's Prune.
-type end uint8
+// trimRule tells which part of a stack is removed, as in pprof's Prune.
+type trimRule uint8
 
 const (
-	stays   end = iota
-	callees     // the callees of this location
-	itself      // the callees and the location itself
+	keepFrame   trimRule = iota
+	trimCallees          // the callees of this location
+	trimFrame            // the callees and the location itself
 )
 
 // trim determines what pprof does with each location. It uses stacks with two locations, which avoids a copy of a
 // million samples.
-func trim(p *profile.Profile) (*trimming, error) {
-	t := &trimming{locations: report.NewByID[*profile.Location](len(p.Location))}
+func trim(p *profile.Profile) (*trimmer, error) {
+	t := &trimmer{locations: report.NewByID[*profile.Location](len(p.Location))}
 	if p.DropFrames == "" {
 		for _, location := range p.Location {
 			t.locations.Set(location.ID, location)
@@ -271,32 +271,32 @@ func trim(p *profile.Profile) (*trimming, error) {
 	if err := asked.RemoveUninteresting(); err != nil {
 		return nil, err
 	}
-	t.ends = report.NewByID[end](len(p.Location))
+	t.rules = report.NewByID[trimRule](len(p.Location))
 	for i, location := range p.Location {
 		t.locations.Set(location.ID, asked.Location[i])
-		becomes := stays
+		rule := keepFrame
 		if len(asked.Sample[i].Location) == 1 {
-			becomes = itself
+			rule = trimFrame
 		} else if len(asked.Location[i].Line) < len(location.Line) {
-			becomes = callees
+			rule = trimCallees
 		}
-		t.ends.Set(location.ID, becomes)
-		t.any = t.any || becomes != stays
+		t.rules.Set(location.ID, rule)
+		t.any = t.any || rule != keepFrame
 	}
 	return t, nil
 }
 
-// kept returns the remaining part of a sample's stack. Frames that the program has not called are not cut.
-func (t *trimming) kept(sample *profile.Sample) []*profile.Location {
+// remainingStack returns the remaining part of a sample's stack. Frames that the program has not called are not cut.
+func (t *trimmer) remainingStack(sample *profile.Sample) []*profile.Location {
 	if !t.any {
 		return sample.Location
 	}
 	called := false
 	for i := len(sample.Location) - 1; i >= 0; i-- {
-		switch becomes := t.ends.Get(sample.Location[i].ID); {
-		case becomes == stays:
+		switch rule := t.rules.Get(sample.Location[i].ID); {
+		case rule == keepFrame:
 			called = true
-		case called && becomes == itself:
+		case called && rule == trimFrame:
 			return sample.Location[i+1:]
 		case called:
 			return sample.Location[i:]
@@ -326,9 +326,9 @@ func (m *wordMap) expect(words int) {
 	if 1<<(64-shift) <= len(m.slots) {
 		return
 	}
-	had := m.slots
+	previous := m.slots
 	m.slots, m.shift = make([]wordSlot, 1<<(64-shift)), shift
-	for _, slot := range had {
+	for _, slot := range previous {
 		if slot.number != 0 {
 			*m.find(slot.word) = slot.number
 		}

@@ -61,11 +61,13 @@ func (f stackFilter) ofModule(p *profile.Profile) *profile.Profile {
 // allocatingModule returns the module of the innermost function, or for a row of deaths that of the innermost
 // allocating function. "": unknown.
 func allocatingModule(sample *profile.Sample) string {
-	joint := slices.IndexFunc(sample.Location, func(l *profile.Location) bool {
-		return slices.ContainsFunc(l.Line, func(line profile.Line) bool { return line.Function != nil && line.Function.Name == symbolize.Joint })
+	freedBy := slices.IndexFunc(sample.Location, func(l *profile.Location) bool {
+		return slices.ContainsFunc(l.Line, func(line profile.Line) bool {
+			return line.Function != nil && line.Function.Name == symbolize.FreedByFrame
+		})
 	})
-	if joint+1 < len(sample.Location) {
-		return moduleOf(sample.Location[joint+1])
+	if freedBy+1 < len(sample.Location) {
+		return moduleOf(sample.Location[freedBy+1])
 	}
 	return ""
 }

@@ -19,18 +19,18 @@ import (
 // removed from memory, or were recorded by an earlier tool, are read from there.
 
 const (
-	mostListed = 200 // maximum number of the folder's moments in one list
-	mostOlder  = 200 // maximum number of moments whose values by stack are cached
-	noEnd      = math.MaxInt64
-	noBound    = math.MaxInt32
+	maxListed = 200 // maximum number of the folder's moments in one list
+	maxOlder  = 200 // maximum number of moments whose values by stack are cached
+	noEnd     = math.MaxInt64
+	noBound   = math.MaxInt32
 )
 
 // disk is the folder of a history.
 type disk struct {
-	store *store.Store
-	run   int // that is being written; 0: none
-	shown int // the run in memory
-	tell  func(error)
+	store  *store.Store
+	run    int // that is being written; 0: none
+	shown  int // the run in memory
+	notify func(error)
 
 	mutex    sync.Mutex
 	failures []failure // one for each kind whose last write failed, the oldest failure first
@@ -44,14 +44,14 @@ type failure struct {
 	err  error
 }
 
-// KeepIn stores all further additions in the folder, as a run of a process. It loads the folder's earlier data into the
-// history and thins out its points. A failed write is reported once, until a write of the same kind succeeds.
-func (h *History) KeepIn(s *store.Store, now int64, title string, pid int, tell func(error)) error {
+// StoreIn stores all further additions in the folder, as a run of a process. It loads the folder's earlier data into
+// the history and thins out its points. A failed write is reported once, until a write of the same kind succeeds.
+func (h *History) StoreIn(s *store.Store, now int64, title string, pid int, notify func(error)) error {
 	run, err := s.Begin(now, title, pid)
 	if err != nil {
 		return err
 	}
-	return h.load(&disk{store: s, run: run, shown: run, tell: tell, older: map[int]*Moment{}}, mostPoints/2)
+	return h.load(&disk{store: s, run: run, shown: run, notify: notify, older: map[int]*Moment{}}, maxPoints/2)
 }
 
 // Reopen fills the history from a folder: the points of its whole time, and the moments of its last run. It returns
@@ -65,10 +65,10 @@ func (h *History) Reopen(s *store.Store) (*store.Run, error) {
 		return nil, fmt.Errorf("%s: nothing has been written to it yet", s.Dir())
 	}
 	d := &disk{store: s, shown: run.ID, older: map[int]*Moment{}}
-	if err := h.load(d, mostPoints); err != nil {
+	if err := h.load(d, maxPoints); err != nil {
 		return nil, err
 	}
-	for _, m := range s.Moments(run.ID, 0, noEnd, mostMoments) {
+	for _, m := range s.Moments(run.ID, 0, noEnd, maxMoments) {
 		h.moments = append(h.moments, d.moment(h, m))
 	}
 	if len(h.moments) == 0 && len(h.points) == 0 {
@@ -77,8 +77,8 @@ func (h *History) Reopen(s *store.Store) (*store.Run, error) {
 	return run, nil
 }
 
-func (h *History) load(d *disk, most int) error {
-	points, err := d.points(0, noEnd, most)
+func (h *History) load(d *disk, limit int) error {
+	points, err := d.points(0, noEnd, limit)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (h *History) load(d *disk, most int) error {
 	return nil
 }
 
-func (d *disk) points(from, until int64, most int) ([]Point, error) {
-	rows, err := d.store.Points(from, until, most)
+func (d *disk) points(from, until int64, limit int) ([]Point, error) {
+	rows, err := d.store.Points(from, until, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	if known := d.older[m.ID]; known != nil {
 		return known
 	}
-	if len(d.older) >= mostOlder {
+	if len(d.older) >= maxOlder {
 		clear(d.older)
 	}
 	load := d.loader(m.ID)
-	one := &Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, load: load}
+	one := &Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Pinned: m.Pinned, load: load}
 	one.held = sync.OnceValues(func() (map[stack]int64, error) {
 		p, err := load()
 		if err != nil {
@@ -138,22 +138,22 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	return one
 }
 
-// wrote records the result of a write. An error that several kinds have in common is reported once.
-func (d *disk) wrote(kind string, err error) {
+// setWriteResult records the result of a write. An error that several kinds have in common is reported once.
+func (d *disk) setWriteResult(kind string, err error) {
 	d.mutex.Lock()
 	of := func(f failure) bool { return f.kind == kind }
-	tell := false
+	notify := false
 	if err == nil {
 		d.failures = slices.DeleteFunc(d.failures, of)
 	} else if i := slices.IndexFunc(d.failures, of); i >= 0 {
 		d.failures[i].err = err
 	} else {
-		tell = !slices.ContainsFunc(d.failures, func(f failure) bool { return f.err.Error() == err.Error() })
+		notify = !slices.ContainsFunc(d.failures, func(f failure) bool { return f.err.Error() == err.Error() })
 		d.failures = append(d.failures, failure{kind, err})
 	}
 	d.mutex.Unlock()
-	if tell {
-		d.tell(err)
+	if notify {
+		d.notify(err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (d *disk) addPoint(p Point) {
 	if err == nil {
 		err = d.store.AddPoint(p.Time, data)
 	}
-	d.wrote("points", err)
+	d.setWriteResult("points", err)
 }
 
 // encoded returns the encoded profile. It must be called before the profile is shared.
@@ -175,7 +175,7 @@ func (d *disk) encoded(p *profile.Profile) []byte {
 	}
 	var data bytes.Buffer
 	if err := p.Write(&data); err != nil {
-		d.wrote("moments", err)
+		d.setWriteResult("moments", err)
 		return nil
 	}
 	return data.Bytes()
@@ -186,15 +186,15 @@ func (d *disk) addMoment(m *Moment, data []byte) bool {
 	if data == nil {
 		return false
 	}
-	err := d.store.AddMoment(store.Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, Run: d.run}, data)
-	d.wrote("moments", err)
+	err := d.store.AddMoment(store.Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Pinned: m.Pinned, Run: d.run}, data)
+	d.setWriteResult("moments", err)
 	m.written = err == nil
 	return m.written
 }
 
-// lighten releases the profiles in memory that are in the folder, except the last one: a profile with 20,000 stacks
-// takes 20 MB. It drops moments that the folder has deleted.
-func (d *disk) lighten(h *History, moments []*Moment) []*Moment {
+// releaseProfiles releases the profiles in memory that are in the folder, except the last one: a profile with 20,000
+// stacks takes 20 MB. It drops moments that the folder has deleted.
+func (d *disk) releaseProfiles(h *History, moments []*Moment) []*Moment {
 	last := moments[len(moments)-1]
 	return slices.DeleteFunc(moments, func(m *Moment) bool {
 		if m == last || !m.written {
@@ -213,32 +213,32 @@ func (d *disk) keep(id int) {
 	if d == nil || d.run == 0 {
 		return
 	}
-	if written, err := d.store.Keep(id); written || err != nil {
-		d.wrote("keep", err)
+	if written, err := d.store.Pin(id); written || err != nil {
+		d.setWriteResult("keep", err)
 	}
 }
 
 // isWritten reports whether data is written to a folder.
 func (h *History) isWritten() bool { return h.disk != nil && h.disk.run != 0 }
 
-// Note stores the last answer with this name, which is shown after the process has ended.
-func (h *History) Note(name string, answer any) {
+// StoreAnswer stores the last answer with this name, which is shown after the process has ended.
+func (h *History) StoreAnswer(name string, answer any) {
 	if !h.isWritten() {
 		return
 	}
 	data, err := json.Marshal(answer)
 	if err == nil {
-		err = h.disk.store.Note(name, data)
+		err = h.disk.store.StoreAnswer(name, data)
 	}
-	h.disk.wrote("note "+name, err)
+	h.disk.setWriteResult("note "+name, err)
 }
 
-// Noted returns the stored answer with this name.
-func (h *History) Noted(name string) (any, error) {
+// LastAnswer returns the stored answer with this name.
+func (h *History) LastAnswer(name string) (any, error) {
 	if h.disk == nil {
 		return nil, badRequest("saved profiles are shown: there is no process to query")
 	}
-	data, err := h.disk.store.Noted(name)
+	data, err := h.disk.store.LastAnswer(name)
 	if data == nil && err == nil {
 		err = problem{http.StatusNotFound, fmt.Errorf("%s: it was not requested while the process was observed", name)}
 	}
@@ -261,7 +261,7 @@ func (h *History) Failure() error {
 // Between returns the points of a time range, from the folder if there is one.
 func (h *History) Between(from, until int64) ([]Point, error) {
 	if h.disk != nil {
-		return h.disk.points(from, until, mostPoints)
+		return h.disk.points(from, until, maxPoints)
 	}
 	points := h.Since(from - 1)
 	return slices.DeleteFunc(points, func(p Point) bool { return p.Time > until }), nil
@@ -269,22 +269,24 @@ func (h *History) Between(from, until int64) ([]Point, error) {
 
 // Listed returns the moments in memory that are in the time range and, spread over the range, at most `most` of the
 // folder's moments.
-func (h *History) Listed(from, until int64, most int) []Moment { return h.listed(0, from, until, most) }
+func (h *History) Listed(from, until int64, limit int) []Moment {
+	return h.listed(0, from, until, limit)
+}
 
 // ListedOfOne returns the moments of the process that was observed last in this time, because the memory of another
 // process says nothing about its growth.
-func (h *History) ListedOfOne(from, until int64, most int) []Moment {
+func (h *History) ListedOfOne(from, until int64, limit int) []Moment {
 	run := 0
 	if h.disk != nil {
 		for _, m := range h.disk.store.Moments(0, from, until, noBound) {
 			run = max(run, m.Run)
 		}
 	}
-	return h.listed(run, from, until, most)
+	return h.listed(run, from, until, limit)
 }
 
 // listed returns the moments of a run; 0: of any run.
-func (h *History) listed(run int, from, until int64, most int) []Moment {
+func (h *History) listed(run int, from, until int64, limit int) []Moment {
 	all := slices.DeleteFunc(h.Moments(), func(m Moment) bool { return m.Time < from || m.Time > until })
 	if h.disk == nil {
 		return all
@@ -296,7 +298,7 @@ func (h *History) listed(run int, from, until int64, most int) []Moment {
 	for _, m := range all {
 		known[m.ID] = true
 	}
-	for _, m := range h.disk.store.Moments(run, from, until, most) {
+	for _, m := range h.disk.store.Moments(run, from, until, limit) {
 		if !known[m.ID] {
 			all = append(all, *h.disk.moment(h, m))
 		}
@@ -339,7 +341,7 @@ func (h *History) storedState() *storedState {
 	if h.disk == nil {
 		return nil
 	}
-	s := &storedState{Dir: h.disk.store.Dir(), Map: h.hasNote(keptMap)}
+	s := &storedState{Dir: h.disk.store.Dir(), Map: h.hasNote(storedMapName)}
 	if err := h.Failure(); err != nil {
 		s.Problem = err.Error()
 	}

@@ -17,7 +17,7 @@ import (
 
 func folder(t *testing.T, dir string) *store.Store {
 	t.Helper()
-	s, err := store.Create(dir, store.LeastSize)
+	s, err := store.Create(dir, store.MinSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,22 +47,22 @@ func reopen(t *testing.T, dir string) (base string, h *History) {
 
 // Moments that are no longer in memory are in the folder: they are listed by time and found by id, and any two can be
 // compared, also after a restart.
-func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
+func TestEvictedMomentsAreReadFromDisk(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	h := &History{}
 	const begin, count = int64(1e9), 300
-	if err := h.KeepIn(s, 1000*begin, "made-up (pid 7)", 7, func(error) {}); err != nil {
+	if err := h.StoreIn(s, 1000*begin, "made-up (pid 7)", 7, func(error) {}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range int64(count) {
 		h.Add(Point{Time: 1000 * (begin + i), RSS: i})
-		keep(h, heapOf(time.Unix(begin+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
+		addToHistory(h, heapOf(time.Unix(begin+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
 	}
 	if err := h.Failure(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(h.Moments()); n > mostMoments {
+	if n := len(h.Moments()); n > maxMoments {
 		t.Errorf("%d moments in memory", n)
 	}
 	inMemory := map[int]bool{}
@@ -93,7 +93,7 @@ func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
 			t.Errorf("%d moments of 50 seconds", len(listed))
 		}
 		get(t, base+"api/moments", &listed)
-		if len(listed) < mostListed || len(listed) > mostListed+mostMoments || listed[0].ID != 1 {
+		if len(listed) < maxListed || len(listed) > maxListed+maxMoments || listed[0].ID != 1 {
 			t.Errorf("%d moments of all", len(listed))
 		}
 		for i := 1; i < len(listed); i++ {
@@ -125,7 +125,7 @@ func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
 		t.Errorf("%d points", n)
 	}
 	moments := again.Moments()
-	if last := moments[len(moments)-1]; len(moments) > mostMoments || last.ID != count || last.InUse != 1000*count+5000 {
+	if last := moments[len(moments)-1]; len(moments) > maxMoments || last.ID != count || last.InUse != 1000*count+5000 {
 		t.Errorf("%d moments, the last one %+v", len(moments), last)
 	}
 	p, err := moments[0].Profile()
@@ -143,19 +143,19 @@ func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
 }
 
 // A second process in the same folder continues where the first one ended.
-func TestAFolderGoesOn(t *testing.T) {
+func TestStoreContinues(t *testing.T) {
 	dir := t.TempDir()
 	for run := range int64(2) {
 		s := folder(t, dir)
 		h := &History{}
-		if err := h.KeepIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(error) {}); err != nil {
+		if err := h.StoreIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(error) {}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(h.Since(0)); n != int(run) {
 			t.Errorf("run %d begins with %d points", run, n)
 		}
 		h.Add(Point{Time: 1e12 + 1000*run})
-		if m := keep(h, heapOf(time.Unix(1e9+run, 0), map[string]int64{"f": 100}), false); m.ID != int(run)+1 {
+		if m := addToHistory(h, heapOf(time.Unix(1e9+run, 0), map[string]int64{"f": 100}), false); m.ID != int(run)+1 {
 			t.Errorf("run %d begins with moment %d", run, m.ID)
 		}
 		s.Close()
@@ -179,18 +179,18 @@ func TestAFolderGoesOn(t *testing.T) {
 }
 
 // A process that ended before its first profile has no profiles: neither those of the previous process nor its answers.
-func TestAProcessIsNotShownWithWhatIsOfTheOneBefore(t *testing.T) {
+func TestNoDataOfThePreviousProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	for run := range int64(2) {
 		h := &History{}
-		if err := h.KeepIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(err error) { t.Error(err) }); err != nil {
+		if err := h.StoreIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(err error) { t.Error(err) }); err != nil {
 			t.Fatal(err)
 		}
 		h.Add(Point{Time: 1e12 + 1000*run})
 		if run == 0 {
-			keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false) // with a clock that has been set back since
-			h.Note("doctor", "ill")
+			addToHistory(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false) // with a clock that has been set back since
+			h.StoreAnswer("doctor", "ill")
 		}
 	}
 	s.Close()
@@ -206,7 +206,7 @@ func TestAProcessIsNotShownWithWhatIsOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
+func TestLastAnswersAreStored(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	base, _, server := processIn(t, false, s)
@@ -246,11 +246,11 @@ func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
 }
 
 // A folder that cannot be written any more is reported, and the page continues to work.
-func TestAFolderThatFailsIsSaid(t *testing.T) {
+func TestStoreFailureIsReported(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
 	told := 0
-	if err := h.KeepIn(s, 1, "x", 1, func(error) { told++ }); err != nil {
+	if err := h.StoreIn(s, 1, "x", 1, func(error) { told++ }); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -268,22 +268,22 @@ func TestAFolderThatFailsIsSaid(t *testing.T) {
 }
 
 // Successful writes of points do not hide failed writes of profiles. A failure is reported once and not every second.
-func TestWhatFailsIsSaidByKind(t *testing.T) {
+func TestWriteFailuresAreReportedByKind(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
 	var told []error
-	if err := h.KeepIn(s, 1, "x", 1, func(err error) { told = append(told, err) }); err != nil {
+	if err := h.StoreIn(s, 1, "x", 1, func(err error) { told = append(told, err) }); err != nil {
 		t.Fatal(err)
 	}
-	small := keep(h, heapOf(time.Unix(1e9, 0), map[string]int64{"f": 100}), false)
-	random := make([]byte, store.LeastSize/8)
+	small := addToHistory(h, heapOf(time.Unix(1e9, 0), map[string]int64{"f": 100}), false)
+	random := make([]byte, store.MinSize/8)
 	for i := range int64(5) {
 		p := heapOf(time.Unix(1e9+i, 0), map[string]int64{"f": 100})
 		rand.New(rand.NewSource(i)).Read(random)
 		p.Comments = []string{hex.EncodeToString(random)}
-		keep(h, p, false)
+		addToHistory(h, p, false)
 		h.Add(Point{Time: 1e12 + i})
-		h.Note("stats", i)
+		h.StoreAnswer("stats", i)
 		h.Keep(small.ID)
 		h.Keep(99)
 		if err := h.Failure(); err == nil || !strings.Contains(err.Error(), "--store-size") {
@@ -293,30 +293,30 @@ func TestWhatFailsIsSaidByKind(t *testing.T) {
 	if len(told) != 1 {
 		t.Errorf("told %d times: %v", len(told), told)
 	}
-	keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false)
+	addToHistory(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false)
 	if err := h.Failure(); err != nil {
 		t.Errorf("after one that has room: %v", err)
 	}
 	s.Close()
 	h.Add(Point{Time: 2e12})
-	h.Note("stats", 1)
+	h.StoreAnswer("stats", 1)
 	if len(told) != 2 {
 		t.Errorf("of one cause, told %d times: %v", len(told)-1, told)
 	}
 }
 
 // With a folder, memory holds only one profile, whatever is requested. Viewed moments are kept in both.
-func TestProfilesAreNotKeptTwice(t *testing.T) {
+func TestProfilesAreStoredOnce(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
-	if err := h.KeepIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
+	if err := h.StoreIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() { // a page that sends requests in the meantime
 		defer close(done)
 		for range 50 {
-			if _, err := Suspects(h.Moments(), 10); err != nil {
+			if _, err := GrowthSuspects(h.Moments(), 10); err != nil {
 				t.Error(err)
 			}
 			if m, found := h.Keep(3); found {
@@ -327,7 +327,7 @@ func TestProfilesAreNotKeptTwice(t *testing.T) {
 		}
 	}()
 	for i := range int64(100) {
-		keep(h, heapOf(time.Unix(1e9+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
+		addToHistory(h, heapOf(time.Unix(1e9+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
 	}
 	<-done
 	inMemory := 0
@@ -347,16 +347,16 @@ func TestProfilesAreNotKeptTwice(t *testing.T) {
 		t.Errorf("%d profiles in memory", inMemory)
 	}
 	h.Keep(3)
-	if m, found := s.Moment(3); !found || !m.Asked {
+	if m, found := s.Moment(3); !found || !m.Pinned {
 		t.Errorf("%+v, which somebody looks at, may go from the folder", m)
 	}
 }
 
 // Moments that the folder has deleted are not listed any more.
-func TestAMomentThatTheFolderLetGoIsNotListed(t *testing.T) {
+func TestEvictedMomentIsNotListed(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
-	if err := h.KeepIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
+	if err := h.StoreIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
 	random := make([]byte, 1_500_000)
@@ -364,7 +364,7 @@ func TestAMomentThatTheFolderLetGoIsNotListed(t *testing.T) {
 		p := heapOf(time.Unix(1e9+i, 0), map[string]int64{"f": 1000 * (i + 1)})
 		rand.New(rand.NewSource(i)).Read(random)
 		p.Comments = []string{hex.EncodeToString(random)}
-		keep(h, p, false)
+		addToHistory(h, p, false)
 	}
 	all := h.Moments()
 	if len(all) == 30 || len(all) < 3 || all[0].ID != 1 || all[len(all)-1].ID != 30 {

@@ -17,28 +17,28 @@ type Suspect struct {
 	Stack []string `json:"stack"`       // functions, innermost first
 	Inner int      `json:"inner"`       // number of innermost functions that belong to a standard library: the next function holds the memory
 	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil-Sen estimator)
-	// Sure is the probability, 0 to 1, that memory without a trend does not produce such a sequence of values
+	// Certainty is the probability, 0 to 1, that memory without a trend does not produce such a sequence of values
 	// (Mann-Kendall test, normal approximation, one-sided).
-	Sure   float64 `json:"sure"`
-	Now    int64   `json:"now"`
-	Values []int64 `json:"values"` // live bytes at each moment
-	Times  []int64 `json:"times"`  // times of the moments, in ms since 1970
+	Certainty float64 `json:"sure"`
+	Now       int64   `json:"now"`
+	Values    []int64 `json:"values"` // live bytes at each moment
+	Times     []int64 `json:"times"`  // times of the moments, in ms since 1970
 
 	left bool // filtered out
 }
 
-// leastMoments is the minimum number of moments for a significant result.
-const leastMoments = 4
+// minMoments is the minimum number of moments for a significant result.
+const minMoments = 4
 
-// Suspects ranks stacks by the growth rate of their memory over the moments. It returns no suspects if the time of a
-// moment is unknown.
-func Suspects(moments []Moment, most int) ([]Suspect, error) {
-	return suspectsOf(moments, most, stackFilter{}, Moment.heldByStack)
+// GrowthSuspects ranks stacks by the growth rate of their memory over the moments. It returns no suspects if the time
+// of a moment is unknown.
+func GrowthSuspects(moments []Moment, limit int) ([]Suspect, error) {
+	return suspectsOf(moments, limit, stackFilter{}, Moment.heldByStack)
 }
 
 // suspectsOf ranks the stacks that pass the filter. heldOf returns the live bytes of a moment by stack.
-func suspectsOf(moments []Moment, most int, filter stackFilter, heldOf func(Moment) (map[stack]int64, error)) ([]Suspect, error) {
-	if len(moments) < leastMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
+func suspectsOf(moments []Moment, limit int, filter stackFilter, heldOf func(Moment) (map[stack]int64, error)) ([]Suspect, error) {
+	if len(moments) < minMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return []Suspect{}, nil
 	}
 	times, since1970 := make([]float64, len(moments)), make([]int64, len(moments))
@@ -66,15 +66,15 @@ func suspectsOf(moments []Moment, most int, filter stackFilter, heldOf func(Mome
 			continue
 		}
 		s.PerS = slope(times, s.Values)
-		s.Sure = certainty(s.Values)
+		s.Certainty = certainty(s.Values)
 		s.Now = s.Values[len(s.Values)-1]
 		if s.PerS > 0 {
 			out = append(out, *s)
 		}
 	}
 	// A fast growth that may be random comes after a slower one that is certain.
-	slices.SortFunc(out, func(a, b Suspect) int { return descending(a.PerS*weight(a.Sure), b.PerS*weight(b.Sure)) })
-	return out[:min(len(out), most)], nil
+	slices.SortFunc(out, func(a, b Suspect) int { return descending(a.PerS*weight(a.Certainty), b.PerS*weight(b.Certainty)) })
+	return out[:min(len(out), limit)], nil
 }
 
 // stack holds the names of a stack's functions, innermost first. Equal stacks of different profiles have the same
@@ -97,18 +97,18 @@ func (s stack) names() []string {
 
 func (m Moment) heldByStack() (map[stack]int64, error) { return m.held() }
 
-// chosenHeld caches the live bytes of selected rows and modules for each moment, like Moment does for all rows: a page
-// repeats its request, and only the latest moment is new. Safe for concurrent use.
-type chosenHeld struct {
+// filteredLiveBytes caches the live bytes of selected rows and modules for each moment, like Moment does for all rows:
+// a page repeats its request, and only the latest moment is new. Safe for concurrent use.
+type filteredLiveBytes struct {
 	mutex  sync.Mutex
 	choice string // the last selection; results for other selections are dropped
 	held   map[int]map[stack]int64
 }
 
 // suspects ranks the stacks that pass the first filter, by the rows that pass the second.
-func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
+func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
 	if filter.module == "" && rows.isAll() {
-		return suspectsOf(moments, most, filter, Moment.heldByStack)
+		return suspectsOf(moments, limit, filter, Moment.heldByStack)
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -118,12 +118,12 @@ func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, ro
 		known = c.held
 	}
 	c.choice, c.held = choice, map[int]map[stack]int64{}
-	return suspectsOf(moments, most, filter, func(m Moment) (map[stack]int64, error) {
+	return suspectsOf(moments, limit, filter, func(m Moment) (map[stack]int64, error) {
 		held, ok := known[m.ID]
 		if !ok {
 			p, err := m.Profile()
 			if err == nil {
-				p, err = interesting(rows.apply(p))
+				p, err = withoutAllocatorFrames(rows.apply(p))
 			}
 			if err != nil {
 				return nil, err
@@ -154,7 +154,7 @@ func (b *byThread) add(p *profile.Profile) {
 	defer b.mutex.Unlock()
 	if p != b.last {
 		b.last = p
-		keep(&b.history, p, false)
+		addToHistory(&b.history, p, false)
 	}
 }
 
@@ -168,10 +168,10 @@ func (b *byThread) names() []string {
 	return append([]string{}, report.ThreadNames(b.last)...)
 }
 
-// thatTellsThreads returns the history for suspects by thread.
-func (s *Server) thatTellsThreads(pattern string) (*History, error) {
+// historyByThread returns the history for suspects by thread.
+func (s *Server) historyByThread(pattern string) (*History, error) {
 	if s.process != nil {
-		p, err := s.taken(threadsKind)
+		p, err := s.profileOfKind(threadsKind)
 		if err == nil {
 			s.byThread.add(p)
 		} else if _, ok := s.byThread.history.Moment(0); !ok { // for a process that has ended, the profiles taken before remain
@@ -191,15 +191,15 @@ func (s *Server) thatTellsThreads(pattern string) (*History, error) {
 	return s.history, nil
 }
 
-// interesting returns p without the allocator's own frames.
-func interesting(p *profile.Profile) (*profile.Profile, error) {
+// withoutAllocatorFrames returns p without the allocator's own frames.
+func withoutAllocatorFrames(p *profile.Profile) (*profile.Profile, error) {
 	p = p.Copy() // p may be in use by others
 	return p, p.RemoveUninteresting()
 }
 
 // inUseByStack returns the live bytes of each stack in a profile.
 func inUseByStack(p *profile.Profile) (map[stack]int64, error) {
-	p, err := interesting(p)
+	p, err := withoutAllocatorFrames(p)
 	if err != nil {
 		return nil, err
 	}

@@ -48,18 +48,18 @@ func TestLeaksComeFirst(t *testing.T) {
 	h := &History{}
 	for i := range 30 {
 		seconds := float64(5 * i)
-		keep(h, heapOf(time.Unix(1e9+int64(seconds), 0), map[string]int64{
+		addToHistory(h, heapOf(time.Unix(1e9+int64(seconds), 0), map[string]int64{
 			"leak_fast": 1000 + int64(1e6*seconds), "leak_slow": noise(1e6) + int64(1e5*seconds), "steady": noise(5e7), "swings": int64(5e7 * (1 + math.Sin(seconds))),
 		}), false)
 	}
-	all, err := Suspects(h.Moments(), 10)
+	all, err := GrowthSuspects(h.Moments(), 10)
 	if err != nil || len(all) < 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
-	if all[0].Stack[0] != "leak_fast" || math.Abs(all[0].PerS-1e6) > 1e4 || all[0].Sure < 0.999 || len(all[0].Stack) != 2 {
+	if all[0].Stack[0] != "leak_fast" || math.Abs(all[0].PerS-1e6) > 1e4 || all[0].Certainty < 0.999 || len(all[0].Stack) != 2 {
 		t.Errorf("first %+v", all[0])
 	}
-	if slow := all[1]; slow.Stack[0] != "leak_slow" || math.Abs(slow.PerS-1e5) > 2e4 || slow.Sure < 0.999 || len(slow.Values) != 30 {
+	if slow := all[1]; slow.Stack[0] != "leak_slow" || math.Abs(slow.PerS-1e5) > 2e4 || slow.Certainty < 0.999 || len(slow.Values) != 30 {
 		t.Errorf("second %+v", slow)
 	}
 	if times := all[1].Times; len(times) != 30 || times[0] != 1e12 || times[29] != 1e12+29*5000 {
@@ -67,7 +67,7 @@ func TestLeaksComeFirst(t *testing.T) {
 	}
 	// After this many periods the value ends slightly above its start: it is listed, but with a low certainty.
 	swings := slices.IndexFunc(all, func(one Suspect) bool { return one.Stack[0] == "swings" })
-	if swings < 0 || all[swings].Sure > 0.9 {
+	if swings < 0 || all[swings].Certainty > 0.9 {
 		t.Errorf("swings: %+v", all)
 	}
 	for _, one := range all {
@@ -81,7 +81,7 @@ func TestLeaksComeFirst(t *testing.T) {
 func TestSuspectsOfChosenFunctions(t *testing.T) {
 	h := &History{}
 	for i := range int64(6) {
-		keep(h, heapOf(time.Unix(1e9+5*i, 0), map[string]int64{"leak_a": 1000 + 3e6*i, "leak_b": 1000 + 2e6*i, "leak_c": 1000 + 1e6*i}), false)
+		addToHistory(h, heapOf(time.Unix(1e9+5*i, 0), map[string]int64{"leak_a": 1000 + 3e6*i, "leak_b": 1000 + 2e6*i, "leak_c": 1000 + 1e6*i}), false)
 	}
 	for query, want := range map[string]string{"": "leak_a", "focus=LEAK_C": "leak_c", "ignore=_a%7C_c": "leak_b", "focus=main&ignore=leak_a": "leak_b", "focus=none": ""} {
 		all, err := suspectsOf(h.Moments(), 1, filterOf(t, query), Moment.heldByStack)
@@ -113,12 +113,12 @@ func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 				sample.Location[0].Mapping = lib
 			}
 		}
-		keep(h, p, false)
+		addToHistory(h, p, false)
 	}
 	for i := range int64(6) {
 		add(i)
 	}
-	var chosen chosenHeld
+	var chosen filteredLiveBytes
 	first := func(query string) string {
 		q, err := url.ParseQuery(query)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 }
 
 // The key of a selection depends on everything that selects rows.
-func TestKeysOfFiltersAreTheirOwn(t *testing.T) {
+func TestFilterKeysAreDistinct(t *testing.T) {
 	known := map[string]string{}
 	for _, query := range []string{"", "size_from=1", "size_to=1", "size_from=1&size_to=1", "thread=a", "thread=b", "labels=a%3Db", "labels=a%3Dc", "labels=a%3Db%26c%3Dd", "thread=a&size_to=1"} {
 		q, err := url.ParseQuery(query)
@@ -291,28 +291,28 @@ func TestSuspectsOfThreadsInAProcess(t *testing.T) {
 	}
 }
 
-func TestTooFewMomentsSayNothing(t *testing.T) {
+func TestTooFewMomentsHaveNoSuspects(t *testing.T) {
 	h := &History{}
-	for i := range leastMoments - 1 {
-		keep(h, heapOf(time.Unix(1e9+int64(i), 0), map[string]int64{"leak": int64(i) << 20}), false)
+	for i := range minMoments - 1 {
+		addToHistory(h, heapOf(time.Unix(1e9+int64(i), 0), map[string]int64{"leak": int64(i) << 20}), false)
 	}
-	if all, err := Suspects(h.Moments(), 10); err != nil || len(all) != 0 {
+	if all, err := GrowthSuspects(h.Moments(), 10); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}
 }
 
 // A rate requires times.
-func TestFilesWithoutTimesSayNothing(t *testing.T) {
+func TestFilesWithoutTimesHaveNoSuspects(t *testing.T) {
 	for _, timeless := range []int{-1, 3} {
 		h := &History{}
-		for i := range 2 * leastMoments {
+		for i := range 2 * minMoments {
 			p := heapOf(time.Unix(1e9+int64(i), 0), map[string]int64{"leak": int64(1+i) << 20})
 			if i == timeless {
 				p.TimeNanos = 0
 			}
 			h.AddFile("file", p)
 		}
-		if all, err := Suspects(h.Moments(), 10); err != nil || (len(all) == 1) != (timeless < 0) {
+		if all, err := GrowthSuspects(h.Moments(), 10); err != nil || (len(all) == 1) != (timeless < 0) {
 			t.Errorf("file %d without a time: %v, %v", timeless, all, err)
 		}
 	}
@@ -320,7 +320,7 @@ func TestFilesWithoutTimesSayNothing(t *testing.T) {
 
 // Cached data about stacks is released with the profiles that contain them, because a program may produce ever new
 // stacks.
-func TestStacksOfThePastAreForgotten(t *testing.T) {
+func TestOldStacksAreDropped(t *testing.T) {
 	const alone = "SEEMALLOC_TEST_ALONE" // the live heap is that of the process, and the servers of other tests keep profiles too
 	if os.Getenv(alone) == "" {
 		child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
@@ -342,18 +342,18 @@ func TestStacksOfThePastAreForgotten(t *testing.T) {
 	before := inHeap()
 	const perMoment, nameBytes = 50, 2000
 	padding := strings.Repeat("x", nameBytes)
-	for i := range 10 * mostMoments {
+	for i := range 10 * maxMoments {
 		bytes := map[string]int64{}
 		for j := range perMoment {
 			bytes[fmt.Sprint(i, "-", j, padding)] = 100
 		}
-		m := keep(h, heapOf(time.Unix(1e9+int64(5*i), 0), bytes), false)
+		m := addToHistory(h, heapOf(time.Unix(1e9+int64(5*i), 0), bytes), false)
 		if _, err := m.held(); err != nil { // as Suspects does
 			t.Fatal(err)
 		}
 	}
 	// Each name is stored in a profile and once more as part of a stack. The factor 2 allows for spare capacity.
-	grown, most := inHeap()-before, int64(2*2*mostMoments*perMoment*nameBytes)
+	grown, most := inHeap()-before, int64(2*2*maxMoments*perMoment*nameBytes)
 	for tries := 0; grown > most && tries < 1500; tries++ { // the package unique releases values in the background, which may take a while on a busy machine
 		time.Sleep(20 * time.Millisecond)
 		grown = inHeap() - before

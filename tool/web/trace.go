@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	traceRead   = 200 * time.Millisecond // the process keeps 4096 events between two reads
-	traceUnseen = 30 * time.Second       // the trace ends if no page has requested it for this long
-	tracedKept  = 2000                   // events
-	tracedSent  = 500                    // maximum per answer, the latest ones
+	traceRead        = 200 * time.Millisecond // the process keeps 4096 events between two reads
+	traceIdleTimeout = 30 * time.Second       // the trace ends if no page has requested it for this long
+	maxTracedEvents  = 2000                   // events
+	maxSentEvents    = 500                    // maximum per answer, the latest ones
 )
 
 // tracer traces the process's calls into the kernel while a page shows them.
 type tracer struct {
-	mutex   sync.Mutex
-	running bool
-	asked   time.Time // time of the last request of a page
-	began   time.Time
-	first   int64 // start of the first event
-	totals  report.TraceTotals
-	events  []traceEvent
-	next    int64 // id of the next event
-	lost    int64
-	dropped int64
-	ended   string // why the trace has ended
-	namer   *symbolize.Namer
-	threads map[int]string
+	mutex       sync.Mutex
+	running     bool
+	lastRequest time.Time // time of the last request of a page
+	began       time.Time
+	first       int64 // start of the first event
+	totals      report.TraceTotals
+	events      []traceEvent
+	next        int64 // id of the next event
+	lost        int64
+	dropped     int64
+	ended       string // why the trace has ended
+	namer       *symbolize.Namer
+	threads     map[int]string
 }
 
 // traceEvent is one call in the format of the page.
@@ -75,7 +75,7 @@ func (s *Server) trace(q url.Values) (any, error) {
 	t := &s.tracer
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.asked = time.Now()
+	t.lastRequest = time.Now()
 	if !t.running {
 		if err := t.start(s.process); err != nil {
 			return nil, err
@@ -85,8 +85,8 @@ func (s *Server) trace(q url.Values) (any, error) {
 	for len(events) > 0 && events[0].ID < since {
 		events = events[1:]
 	}
-	if len(events) > tracedSent {
-		events = events[len(events)-tracedSent:]
+	if len(events) > maxSentEvents {
+		events = events[len(events)-maxSentEvents:]
 	}
 	return traced{TraceSummary: t.totals.Summary(time.Since(t.began), t.lost, t.dropped), Running: t.running, Ended: t.ended, Next: t.next,
 		Events: append([]traceEvent{}, events...)}, nil
@@ -116,12 +116,12 @@ func (t *tracer) follow(process *Process, trace *attach.Trace) {
 	for {
 		time.Sleep(traceRead)
 		t.mutex.Lock()
-		unseen := time.Since(t.asked) > traceUnseen
+		idle := time.Since(t.lastRequest) > traceIdleTimeout
 		t.mutex.Unlock()
 		var events []attach.Event
 		err := process.Do(func(*attach.Client) (err error) {
-			if unseen {
-				return errors.Join(trace.Stop(), errUnseen)
+			if idle {
+				return errors.Join(trace.Stop(), errNoViewer)
 			}
 			events, err = trace.Read()
 			return err
@@ -141,14 +141,14 @@ func (t *tracer) follow(process *Process, trace *attach.Trace) {
 	}
 }
 
-var errUnseen = errors.New("no page requests the trace")
+var errNoViewer = errors.New("no page requests the trace")
 
 func (t *tracer) add(pid int, e attach.Event) {
 	if t.first == 0 {
 		t.first = e.TimeNS
 	}
 	t.totals.Add(e)
-	t.namer.Learn(e.Stack)
+	t.namer.Resolve(e.Stack)
 	event := traceEvent{ID: t.next, Seconds: float64(e.TimeNS-t.first) / 1e9, Call: e.Call, Reason: e.Reason, Bytes: e.Bytes, NS: e.NS,
 		Thread: e.Thread, Name: t.threadName(pid, e.Thread), SizeClass: e.SizeClass, Refused: e.Refused, Stack: []string{}}
 	for _, place := range t.namer.Stack(e.Stack) {
@@ -159,8 +159,8 @@ func (t *tracer) add(pid int, e attach.Event) {
 }
 
 func (t *tracer) keep(event traceEvent) {
-	if len(t.events) == tracedKept {
-		t.events = append([]traceEvent{}, t.events[tracedKept/2:]...)
+	if len(t.events) == maxTracedEvents {
+		t.events = append([]traceEvent{}, t.events[maxTracedEvents/2:]...)
 	}
 	t.events = append(t.events, event)
 }

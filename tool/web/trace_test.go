@@ -13,7 +13,7 @@ import (
 
 // Pages share one trace. Each gets the events that it does not have yet. The trace ends without requests and starts
 // again later.
-func TestTraceWhilePagesLook(t *testing.T) {
+func TestTraceWhilePagesRequestIt(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	var mutex sync.Mutex
 	var did []string
@@ -62,7 +62,7 @@ func TestTraceWhilePagesLook(t *testing.T) {
 		t.Errorf("%+v", seen)
 	}
 	server.tracer.mutex.Lock()
-	server.tracer.asked = time.Now().Add(-time.Hour)
+	server.tracer.lastRequest = time.Now().Add(-time.Hour)
 	server.tracer.mutex.Unlock()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		server.tracer.mutex.Lock()
@@ -85,12 +85,12 @@ func TestTraceWhilePagesLook(t *testing.T) {
 	}
 }
 
-func TestTraceKeepsSoManyEvents(t *testing.T) {
+func TestTraceKeepsALimitedNumberOfEvents(t *testing.T) {
 	var one tracer
-	for i := range 3 * tracedKept {
+	for i := range 3 * maxTracedEvents {
 		one.keep(traceEvent{ID: int64(i)})
 	}
-	if len(one.events) > tracedKept || one.events[len(one.events)-1].ID != 3*tracedKept-1 {
+	if len(one.events) > maxTracedEvents || one.events[len(one.events)-1].ID != 3*maxTracedEvents-1 {
 		t.Errorf("%d events, the last %+v", len(one.events), one.events[len(one.events)-1])
 	}
 }

@@ -15,15 +15,15 @@ import (
 
 // Observation may use only a small share of the process's time: the wait until the next query is a multiple
 // (statsShare, momentShare) of the time for which the last query kept the process busy, however many pages there are.
-// The wait is at most longestInterval in any case.
+// The wait is at most maxInterval in any case.
 const (
-	interval        = time.Second
-	MomentInterval  = 5 * time.Second
-	statsShare      = 200
-	momentShare     = 100
-	toolShare       = 4 // likewise, a multiple of this tool's own time for symbolizing and writing
-	doctorBetween   = 2 * time.Second
-	longestInterval = time.Minute
+	interval       = time.Second
+	MomentInterval = 5 * time.Second
+	statsShare     = 200
+	momentShare    = 100
+	toolShare      = 4 // likewise, a multiple of this tool's own time for symbolizing and writing
+	doctorBetween  = 2 * time.Second
+	maxInterval    = time.Minute
 )
 
 // Process is a running process with its control socket. Safe for concurrent use.
@@ -32,8 +32,8 @@ type Process struct {
 	PID  int
 	// Symbolize symbolizes a profile of the process.
 	Symbolize func(*profile.Profile)
-	// Dial opens another connection after one is lost, since a stopped process may continue. It returns attach.ErrEnded
-	// if the process has ended. If it is nil, a lost connection is final.
+	// Dial opens another connection after one is lost, since a stopped process may continue. It returns
+	// attach.ErrExited if the process has ended. If it is nil, a lost connection is final.
 	Dial func() (*attach.Client, error)
 
 	mutex  sync.Mutex
@@ -45,7 +45,7 @@ func NewProcess(client *attach.Client, name string, pid int, symbolize func(*pro
 	return &Process{Name: name, PID: pid, Symbolize: symbolize, client: client}
 }
 
-// Do calls f with exclusive access to the connection. It returns attach.ErrEnded if the process has ended.
+// Do calls f with exclusive access to the connection. It returns attach.ErrExited if the process has ended.
 func (p *Process) Do(f func(*attach.Client) error) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -61,7 +61,7 @@ func (p *Process) Do(f func(*attach.Client) error) error {
 // commands that it has received when it continues.
 func (p *Process) connect(lost error) error {
 	if p.Dial == nil {
-		return fmt.Errorf("%w (%w)", lost, attach.ErrEnded)
+		return fmt.Errorf("%w (%w)", lost, attach.ErrExited)
 	}
 	client, err := p.Dial()
 	if err != nil {
@@ -76,71 +76,71 @@ func (p *Process) connect(lost error) error {
 }
 
 // Profile takes a symbolized profile of the kind. took is the time for which the process was busy.
-func (p *Process) Profile(kind string) (taken *profile.Profile, took time.Duration, err error) {
+func (p *Process) Profile(kind string) (taken *profile.Profile, elapsed time.Duration, err error) {
 	var data []byte
 	err = p.Do(func(c *attach.Client) (err error) {
 		began := time.Now()
 		data, err = c.Call("profile", kind)
-		took = time.Since(began)
+		elapsed = time.Since(began)
 		return err
 	})
 	if err != nil {
-		return nil, took, err
+		return nil, elapsed, err
 	}
 	if taken, err = report.Parse(data, p.Name); err != nil {
-		return nil, took, err
+		return nil, elapsed, err
 	}
 	p.Symbolize(taken)
-	return taken, took, nil
+	return taken, elapsed, nil
 }
 
-// paced caches the answer to an expensive query, so that its rate is limited however many pages there are and however
-// fast they send requests.
-type paced[T any] struct {
+// rateLimited caches the answer to an expensive query, so that its rate is limited however many pages there are and
+// however fast they send requests.
+type rateLimited[T any] struct {
 	mutex sync.Mutex // held during the query: all concurrent requests get the same answer
 	value T
 	until time.Time // no new query before this time
 }
 
 // get returns the answer of take, or a recent one. took is the time for which the process was busy.
-func (p *paced[T]) get(take func() (taken T, took time.Duration, err error)) (T, error) {
+func (p *rateLimited[T]) get(take func() (taken T, elapsed time.Duration, err error)) (T, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if time.Now().Before(p.until) {
 		return p.value, nil
 	}
-	taken, took, err := take()
+	taken, elapsed, err := take()
 	if err == nil {
-		p.value, p.until = taken, time.Now().Add(min(momentShare*took, longestInterval))
+		p.value, p.until = taken, time.Now().Add(min(momentShare*elapsed, maxInterval))
 	}
 	return taken, err
 }
 
 // set replaces the value, and lets the next get query at once.
-func (p *paced[T]) set(value T) {
+func (p *rateLimited[T]) set(value T) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.value, p.until = value, time.Time{}
 }
 
 // last returns the last value, whatever its age.
-func (p *paced[T]) last() T {
+func (p *rateLimited[T]) last() T {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.value
 }
 
-// kindsTaken caches profiles of the other kinds, by name.
-type kindsTaken struct {
+// recentProfiles caches profiles of the other kinds, by name.
+type recentProfiles struct {
 	mutex sync.Mutex
-	by    map[string]*paced[*profile.Profile]
+	by    map[string]*rateLimited[*profile.Profile]
 }
 
 // get returns the last profile after the process has ended.
-func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took time.Duration, err error)) (*profile.Profile, error) {
+func (k *recentProfiles) get(name string, take func() (taken *profile.Profile, elapsed time.Duration, err error)) (*profile.Profile, error) {
 	one := k.of(name)
 	taken, err := one.get(take)
-	if errors.Is(err, attach.ErrEnded) {
+	if errors.Is(err, attach.ErrExited) {
 		if last := one.last(); last != nil {
 			return last, nil
 		}
@@ -149,46 +149,46 @@ func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took 
 }
 
 // forget makes the next get take a new profile.
-func (k *kindsTaken) forget(name string) { k.of(name).set(nil) }
+func (k *recentProfiles) forget(name string) { k.of(name).set(nil) }
 
 // put stores a profile that was taken elsewhere. The next get takes a new one.
-func (k *kindsTaken) put(name string, taken *profile.Profile) { k.of(name).set(taken) }
+func (k *recentProfiles) put(name string, taken *profile.Profile) { k.of(name).set(taken) }
 
-func (k *kindsTaken) of(name string) *paced[*profile.Profile] {
+func (k *recentProfiles) of(name string) *rateLimited[*profile.Profile] {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	one := k.by[name]
 	if one == nil {
 		if k.by == nil {
-			k.by = map[string]*paced[*profile.Profile]{}
+			k.by = map[string]*rateLimited[*profile.Profile]{}
 		}
-		one = &paced[*profile.Profile]{}
+		one = &rateLimited[*profile.Profile]{}
 		k.by[name] = one
 	}
 	return one
 }
 
 // Diagnose takes two snapshots. took is the time for which the process was busy.
-func (p *Process) Diagnose() (found *doctor.Diagnosis, took time.Duration, err error) {
+func (p *Process) Diagnose() (found *doctor.Diagnosis, elapsed time.Duration, err error) {
 	take := func() (snapshot *doctor.Snapshot, err error) {
 		err = p.Do(func(c *attach.Client) (err error) {
 			began := time.Now()
-			snapshot, err = doctor.Take(c, p.PID, p.Name)
-			took += time.Since(began)
+			snapshot, err = doctor.TakeSnapshot(c, p.PID, p.Name)
+			elapsed += time.Since(began)
 			return err
 		})
 		return snapshot, err
 	}
 	before, err := take()
 	if err != nil {
-		return nil, took, err
+		return nil, elapsed, err
 	}
 	time.Sleep(doctorBetween)
 	after, err := take()
 	if err != nil {
-		return nil, took, err
+		return nil, elapsed, err
 	}
-	return doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All), took, nil
+	return doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All), elapsed, nil
 }
 
 // Watcher fills a history until the process ends.
@@ -204,13 +204,13 @@ type Watcher struct {
 	failures [2]error      // of the last statistics and of the last profile; nil: no failure
 	refused  error         // why the process provides no profiles, such as a library without a profiler
 
-	asked paced[Moment] // the last moment that a page has requested
+	asked rateLimited[Moment] // the last moment that a page has requested
 }
 
 // Indices of failures.
 const (
-	ofPoints = iota
-	ofMoments
+	pointsQuery = iota
+	momentsQuery
 )
 
 // Watch starts to observe the process: statistics every second, and a heap profile at the given interval.
@@ -228,22 +228,22 @@ func (w *Watcher) Last() (*attach.Stats, error) {
 	return w.last, w.ended
 }
 
-// Silent returns why the process cannot be queried at present, or nil.
-func (w *Watcher) Silent() error {
+// NotAnswering returns why the process cannot be queried at present, or nil.
+func (w *Watcher) NotAnswering() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.failures[ofPoints] != nil {
-		return w.failures[ofPoints]
+	if w.failures[pointsQuery] != nil {
+		return w.failures[pointsQuery]
 	}
-	return w.failures[ofMoments]
+	return w.failures[momentsQuery]
 }
 
-// heard records the result of a query. It returns false if the process has ended.
-func (w *Watcher) heard(which int, err error) bool {
+// setAnswering records the result of a query. It returns false if the process has ended.
+func (w *Watcher) setAnswering(which int, err error) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.failures[which] = err
-	if errors.Is(err, attach.ErrEnded) && w.ended == nil {
+	if errors.Is(err, attach.ErrExited) && w.ended == nil {
 		w.ended = err
 		close(w.over)
 	}
@@ -258,20 +258,20 @@ func (w *Watcher) Ended() <-chan struct{} { return w.over }
 func (w *Watcher) points() {
 	if w.history.disk != nil {
 		if all, err := w.process.settings(); err == nil {
-			w.history.Note("settings", all)
+			w.history.StoreAnswer("settings", all)
 		}
 	}
 	for {
 		var began time.Time
-		var took time.Duration
+		var elapsed time.Duration
 		var stats *attach.Stats
 		err := w.process.Do(func(c *attach.Client) (err error) {
 			began = time.Now() // excludes the time for which other queries hold the connection
 			stats, err = attach.FetchStats(c)
-			took = time.Since(began)
+			elapsed = time.Since(began)
 			return err
 		})
-		if !w.heard(ofPoints, err) {
+		if !w.setAnswering(pointsQuery, err) {
 			return
 		}
 		if err != nil {
@@ -282,8 +282,8 @@ func (w *Watcher) points() {
 		w.last = stats
 		w.mutex.Unlock()
 		w.history.Add(pointOf(stats, began))
-		w.history.Note("stats", stats)
-		time.Sleep(min(max(interval-time.Since(began), statsShare*took), longestInterval))
+		w.history.StoreAnswer("stats", stats)
+		time.Sleep(min(max(interval-time.Since(began), statsShare*elapsed), maxInterval))
 	}
 }
 
@@ -297,9 +297,9 @@ func (w *Watcher) Refused() error {
 func (w *Watcher) moments() {
 	for {
 		began := time.Now()
-		p, took, err := w.process.Profile("heap")
+		p, elapsed, err := w.process.Profile("heap")
 		if err == nil {
-			keep(w.history, p, false)
+			addToHistory(w.history, p, false)
 		}
 		var refused *attach.ServerError
 		isRefused := errors.As(err, &refused)
@@ -309,34 +309,34 @@ func (w *Watcher) moments() {
 			w.refused, err = err, nil
 		}
 		w.mutex.Unlock()
-		if !w.heard(ofMoments, err) {
+		if !w.setAnswering(momentsQuery, err) {
 			return
 		}
 		if isRefused { // a library without a profiler will answer the same again
-			time.Sleep(longestInterval)
+			time.Sleep(maxInterval)
 			continue
 		}
 		if err != nil { // took is only the time-out of the query
 			time.Sleep(interval)
 			continue
 		}
-		time.Sleep(min(max(w.between-time.Since(began), momentShare*took, toolShare*time.Since(began)), longestInterval))
+		time.Sleep(min(max(w.between-time.Since(began), momentShare*elapsed, toolShare*time.Since(began)), maxInterval))
 	}
 }
 
 // Take takes a heap profile on request and stores it. It returns the same one for requests in quick succession.
 func (w *Watcher) Take() (Moment, error) {
 	return w.asked.get(func() (Moment, time.Duration, error) {
-		p, took, err := w.process.Profile("heap")
+		p, elapsed, err := w.process.Profile("heap")
 		if err != nil {
-			return Moment{}, took, err
+			return Moment{}, elapsed, err
 		}
-		return keep(w.history, p, true), took, nil
+		return addToHistory(w.history, p, true), elapsed, nil
 	})
 }
 
-// keep adds a profile to the history, with its live bytes.
-func keep(h *History, p *profile.Profile, asked bool) Moment {
+// addToHistory adds a profile to the history, with its live bytes.
+func addToHistory(h *History, p *profile.Profile, asked bool) Moment {
 	return h.AddMoment(p, inUse(p), asked)
 }
 
@@ -353,14 +353,14 @@ func pointOf(s *attach.Stats, at time.Time) Point {
 	calls := s.System.Calls.Sum("")
 	p := Point{
 		Time: at.UnixMilli(), RSS: s.Memory.RSS, Live: s.Memory.Live, Cached: s.Memory.Cached,
-		Fragmentation: s.Memory.Fragmentation, Metadata: s.Memory.Metadata, NotOurs: s.Memory.NotOurs,
+		Fragmentation: s.Memory.Fragmentation, Metadata: s.Memory.Metadata, Foreign: s.Memory.Foreign,
 		Dirty: s.Memory.Dirty, LiveAllocated: s.Memory.LiveAllocated, Allocated: s.Blocks.AllocatedBytes,
 		Faults: s.System.MinorFaults + s.System.MajorFaults, Purged: s.System.Calls.Purged(), Refaults: s.System.RefaultBytes,
 		KernelCalls: calls.Calls, KernelNS: calls.NS, RemoteFrees: s.Threads.RemoteFrees, LockWaits: s.Locks.Waits(),
 		Threads: s.Threads.Live,
 	}
-	if s.Memory.Uncertain != nil {
-		p.Unsure = *s.Memory.Uncertain
+	if s.Memory.ErrorBound != nil {
+		p.ErrorBound = *s.Memory.ErrorBound
 	}
 	for _, class := range s.SizeClasses {
 		p.Refills += class.Refills

@@ -26,7 +26,7 @@ func main() {
 }
 
 // component is third-party software. folder is the directory with its licence.
-type component struct{ name, version, folder string }
+type component struct{ name, version, dir string }
 
 func (c component) title() string { return strings.TrimSpace(c.name + " " + c.version) }
 
@@ -133,7 +133,7 @@ var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([
 
 // licenceOf concatenates the licence, copying, notice and patent files in the component's directory.
 func licenceOf(c component) (string, error) {
-	entries, err := os.ReadDir(c.folder)
+	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", c.title(), err)
 	}
@@ -142,14 +142,14 @@ func licenceOf(c component) (string, error) {
 		if entry.IsDir() || !licenceName.MatchString(entry.Name()) {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(c.folder, entry.Name()))
+		text, err := os.ReadFile(filepath.Join(c.dir, entry.Name()))
 		if err != nil {
 			return "", err
 		}
 		texts = append(texts, string(text))
 	}
 	if len(texts) == 0 {
-		return "", fmt.Errorf("%s: no licence in %s", c.title(), c.folder)
+		return "", fmt.Errorf("%s: no licence in %s", c.title(), c.dir)
 	}
 	return strings.Join(texts, "\n"), nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // docs/options.md must match the table.
-func TestDocumentIsFresh(t *testing.T) {
+func TestDocumentIsUpToDate(t *testing.T) {
 	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func everyKind(socket *fake.Server, kinds ...Kind) {
 }
 
 // No page has requested these while the process ran.
-func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
+func TestStoreHasLastProfilesAndMap(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
@@ -75,7 +75,7 @@ func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
 	if _, err := h.Reopen(again); err != nil {
 		t.Fatal(err)
 	}
-	has, err := h.NotedKinds(kinds)
+	has, err := h.StoredKinds(kinds)
 	if err != nil || fmt.Sprint(has) != fmt.Sprint(kinds[:5]) {
 		t.Errorf("%v, %v", has, err)
 	}
@@ -109,24 +109,24 @@ func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
 }
 
 // The next process is not shown with profiles of the previous one.
-func TestAFolderOfAnotherProcessHasNoProfilesOfTheOneBefore(t *testing.T) {
+func TestStoreOfAnotherProcessHasNoEarlierProfiles(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	h := &History{}
-	if err := h.KeepIn(s, 1, "one", 1, func(err error) { t.Error(err) }); err != nil {
+	if err := h.StoreIn(s, 1, "one", 1, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	h.NoteProfile("growth", heapOf(time.Unix(1e9, 0), map[string]int64{"f": 1}))
-	if err := h.KeepIn(s, 2, "two", 2, func(err error) { t.Error(err) }); err != nil {
+	h.StoreProfile("growth", heapOf(time.Unix(1e9, 0), map[string]int64{"f": 1}))
+	if err := h.StoreIn(s, 2, "two", 2, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := h.notedProfile("growth"); !isMissing(err) {
+	if p, err := h.storedProfile("growth"); !isMissing(err) {
 		t.Errorf("%v, %v", p, err)
 	}
 }
 
 // However long a query takes, all of them together keep the process busy for a hundredth of its time.
-func TestKeepingOthersCostsLittle(t *testing.T) {
+func TestStoringOtherKindsIsCheap(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
 	taken := atomic.Int64{}
 	const took = 50 * time.Millisecond // the next one is taken 5 s later

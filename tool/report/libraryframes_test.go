@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-func TestPlumbing(t *testing.T) {
+func TestIsLibraryFrame(t *testing.T) {
 	for name, want := range map[string]bool{
 		"std::vector::_M_realloc_insert":                              true,
 		"std::__cxx11::basic_string::_M_construct":                    true,
@@ -25,7 +25,7 @@ func TestPlumbing(t *testing.T) {
 		"main":                                         false,
 		"0x7f001234":                                   false,
 	} {
-		if Plumbing(name) != want {
+		if IsLibraryFrame(name) != want {
 			t.Errorf("%s: %t, want %t", name, !want, want)
 		}
 	}

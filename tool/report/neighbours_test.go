@@ -22,7 +22,7 @@ func stacksOf(rows map[string]int64) *profile.Profile {
 	return p
 }
 
-func TestAround(t *testing.T) {
+func TestNeighbours(t *testing.T) {
 	p := stacksOf(map[string]int64{"main walk": 1, "main walk walk read": 10, "main walk walk walk": 100, "other read": 1000, "walk": 10000, "main": 5})
 	for function, want := range map[string]Neighbours{
 		// A stack in which walk calls itself counts once with walk as its own caller and once with walk as its callee.
@@ -30,7 +30,7 @@ func TestAround(t *testing.T) {
 		"read": {Callers: []Named{{"other", 1000}, {"walk", 10}}, Flat: 1010, Cum: 1010},
 		"none": {},
 	} {
-		if got := Around(p, 0, function); !reflect.DeepEqual(got, want) {
+		if got := NeighboursOf(p, 0, function); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", function, got, want)
 		}
 	}

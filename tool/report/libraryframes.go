@@ -10,14 +10,14 @@ var plumbing = regexp.MustCompile(`^(?:void )?(?:std|__gnu_cxx)::` +
 	`|std|hashbrown)(?:::|>)` +
 	`|^<.* as alloc::|^__rust_|^__rdl_|^__rg_`)
 
-// Plumbing reports whether a function is only an intermediary between the program and the allocator: the memory belongs
-// to the caller of std::vector::push_back or alloc::raw_vec::RawVec::grow_one, and not to these functions.
-func Plumbing(name string) bool { return plumbing.MatchString(name) }
+// IsLibraryFrame reports whether a function is only an intermediary between the program and the allocator: the memory
+// belongs to the caller of std::vector::push_back or alloc::raw_vec::RawVec::grow_one, and not to these functions.
+func IsLibraryFrame(name string) bool { return plumbing.MatchString(name) }
 
 // Inner counts the innermost functions of a stack that are plumbing. It returns 0 if all functions are.
 func Inner(stack []string) int {
 	for i, name := range stack {
-		if !Plumbing(name) {
+		if !IsLibraryFrame(name) {
 			return i
 		}
 	}

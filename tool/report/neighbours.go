@@ -14,8 +14,8 @@ type Neighbours struct {
 	Flat, Cum        int64 // of the function itself
 }
 
-// Around returns the callers and callees of the function.
-func Around(p *profile.Profile, index int, function string) Neighbours {
+// NeighboursOf returns the callers and callees of the function.
+func NeighboursOf(p *profile.Profile, index int, function string) Neighbours {
 	callers, callees := map[string]int64{}, map[string]int64{}
 	var n Neighbours
 	for _, sample := range p.Sample {

@@ -26,7 +26,7 @@ func (p *program) gone(t *testing.T, id string) *profile.Profile {
 }
 
 // A profile that has been symbolized before is symbolized without its files.
-func TestNamesAreRemembered(t *testing.T) {
+func TestNamesAreCached(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
 	id := idOf(t, path)
@@ -66,7 +66,7 @@ func TestNamesAreAdded(t *testing.T) {
 }
 
 // Debug information that appears later replaces cached symbols from a symbol table.
-func TestBetterNamesReplaceKnownOnes(t *testing.T) {
+func TestBetterNamesReplaceCachedOnes(t *testing.T) {
 	objcopy, strip := tool(t, "objcopy"), tool(t, "strip")
 	path := compile(t)
 	id := idOf(t, path)
@@ -135,7 +135,7 @@ func onlyEntry(t *testing.T, key string) string {
 	return filepath.Join(os.Getenv("XDG_CACHE_HOME"), "seemalloc", "names", key)
 }
 
-func TestDamagedEntriesAreIgnoredAndWrittenAnew(t *testing.T) {
+func TestDamagedEntriesAreRewritten(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
 	id := idOf(t, path)
@@ -169,10 +169,10 @@ func TestDamagedEntriesAreIgnoredAndWrittenAnew(t *testing.T) {
 
 func someNames() *names {
 	return &names{
-		debug: true, lacksAlternate: true, lacksSplit: []string{"/a.dwo", "/b.dwo"},
+		debug: true, missingAlternate: true, missingSplit: []string{"/a.dwo", "/b.dwo"},
 		segments: segments{list: []segment{{0x1000, 0x2000, 0x401000}, {0x3000, 1, 0xffffffffff000000}}, debugOnly: true},
-		answers: map[uint64]answer{
-			0:                  {how: fromNothing, frames: []frame{}},
+		resolutions: map[uint64]resolution{
+			0:                  {how: sourceNone, frames: []frame{}},
 			0x401234:           {how: fromDebug, frames: []frame{{"_Z1fv", "f", "", "f.cc", 12, 10}, {"", "", "{lambda}", "g.cc", 7, 0}}},
 			0x401235:           {how: fromUnwind, start: 0x401200, frames: []frame{}},
 			0xffffffffff000001: {how: fromSymbol, frames: []frame{{system: "g", short: "g"}}},
@@ -180,7 +180,7 @@ func someNames() *names {
 	}
 }
 
-func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
+func TestEntryRoundTrip(t *testing.T) {
 	n := someNames()
 	data := encodeNames(n, "abcd")
 	if !bytes.Equal(data, encodeNames(n, "abcd")) {
@@ -206,7 +206,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 // With a valid checksum the reader alone must handle invalid data.
-func TestNonsenseIsNotRead(t *testing.T) {
+func TestInvalidAnswersAreRejected(t *testing.T) {
 	data := encodeNames(someNames(), "abcd")[headerBytes:]
 	for i := range data {
 		for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
@@ -221,18 +221,18 @@ func TestNonsenseIsNotRead(t *testing.T) {
 func TestTooManyAddresses(t *testing.T) {
 	emptyCache(t)
 	s := openStore()
-	n := &names{answers: map[uint64]answer{}, changed: true, debug: true}
-	for i := range uint64(mostAddresses) {
-		n.answers[i] = answer{}
+	n := &names{resolutions: map[uint64]resolution{}, changed: true, debug: true}
+	for i := range uint64(maxAddresses) {
+		n.resolutions[i] = resolution{}
 	}
-	wanted := map[uint64]answer{7: {how: fromUnwind, start: 1}}
+	wanted := map[uint64]resolution{7: {how: fromUnwind, start: 1}}
 	s.save("abcdabcd", n, wanted)
-	if got := s.load("abcdabcd"); got == nil || len(got.answers) != mostAddresses {
+	if got := s.load("abcdabcd"); got == nil || len(got.resolutions) != maxAddresses {
 		t.Fatal("not kept, though it is not too much")
 	}
-	n.answers[mostAddresses] = answer{}
+	n.resolutions[maxAddresses] = resolution{}
 	s.save("abcdabcd", n, wanted)
-	if got := s.load("abcdabcd"); got == nil || len(got.answers) != 1 || got.answers[7].start != 1 || !got.debug {
+	if got := s.load("abcdabcd"); got == nil || len(got.resolutions) != 1 || got.resolutions[7].start != 1 || !got.debug {
 		t.Errorf("got %v", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // debug information, and a profile can be symbolized after its files are gone.
 //
 // Results from complete debug information are valid forever, because the build id identifies the file's contents.
-// Incomplete results are used only while nothing better is available (stillBest).
+// Incomplete results are used only while nothing better is available (isCurrent).
 //
 // An entry consists of the word "SMNAMES\n", the version, a checksum of the rest, and the data. Numbers are varints,
 // and strings are their length followed by their bytes:
@@ -33,45 +33,45 @@ const (
 	// Maximum size of all entries, and of one entry. If an entry exceeds it, only the addresses of the latest profile
 	// are kept.
 	namesCacheBytes = 256 << 20
-	mostAddresses   = 200_000
+	maxAddresses    = 200_000
 )
 
 // names holds the symbols of one file.
 type names struct {
-	segments segments
-	answers  map[uint64]answer // keyed by the file's own addresses
-	debug    bool              // the file had debug information
+	segments    segments
+	resolutions map[uint64]resolution // keyed by the file's own addresses
+	debug       bool                  // the file had debug information
 	// References from the debug information to missing files: the shared file of dwz, and split units.
-	lacksAlternate bool
-	lacksSplit     []string
-	changed        bool // since it was read from the cache
-	damaged        bool // the file is damaged: not cached
+	missingAlternate bool
+	missingSplit     []string
+	changed          bool // since it was read from the cache
+	damaged          bool // the file is damaged: not cached
 }
 
 // complete reports whether no better result is possible.
-func (n *names) complete() bool { return n.debug && !n.lacksAlternate && len(n.lacksSplit) == 0 }
+func (n *names) complete() bool { return n.debug && !n.missingAlternate && len(n.missingSplit) == 0 }
 
-// stillBest reports whether the cached result is the best that is possible with the files that exist now.
-func (s *session) stillBest(n *names, found *binaries) bool {
+// isCurrent reports whether the cached result is the best that is possible with the files that exist now.
+func (s *session) isCurrent(n *names, found *binaries) bool {
 	switch {
 	case n.complete():
 		return true
 	case !n.debug:
 		return !found.debug().hasDebug()
-	case n.lacksAlternate:
+	case n.missingAlternate:
 		if other := s.files.alternate(found.debug()); other != nil {
 			other.close()
 			return false
 		}
 	}
-	return !slices.ContainsFunc(n.lacksSplit, func(path string) bool {
+	return !slices.ContainsFunc(n.missingSplit, func(path string) bool {
 		_, err := os.Stat(path)
 		return err == nil
 	})
 }
 
 // store caches names on disk. A nil store caches nothing.
-type store struct{ folder *diskcache.Folder }
+type store struct{ cache *diskcache.Cache }
 
 func openStore() *store { return &store{diskcache.Open("names", namesCacheBytes)} }
 
@@ -80,18 +80,18 @@ func (s *store) load(key string) *names {
 	if s == nil || key == "" {
 		return nil
 	}
-	return decodeNames(s.folder.Read(fileKey(key)), key)
+	return decodeNames(s.cache.Read(fileKey(key)), key)
 }
 
 // save caches names if they have changed. If they are too many, only wanted is kept.
-func (s *store) save(key string, n *names, wanted map[uint64]answer) {
+func (s *store) save(key string, n *names, wanted map[uint64]resolution) {
 	if s == nil || key == "" || !n.changed || n.damaged {
 		return
 	}
-	if len(n.answers) > mostAddresses {
-		n = &names{segments: n.segments, answers: wanted, debug: n.debug, lacksAlternate: n.lacksAlternate, lacksSplit: n.lacksSplit}
+	if len(n.resolutions) > maxAddresses {
+		n = &names{segments: n.segments, resolutions: wanted, debug: n.debug, missingAlternate: n.missingAlternate, missingSplit: n.missingSplit}
 	}
-	_ = s.folder.Write(fileKey(key), encodeNames(n, key)) // a full disk only costs time
+	_ = s.cache.Write(fileKey(key), encodeNames(n, key)) // a full disk only costs time
 }
 
 // fileKey returns the file name for a key, which is usually a build id.
@@ -105,7 +105,7 @@ func fileKey(key string) string {
 
 const (
 	flagDebug = 1 << iota
-	flagLacksAlternate
+	flagMissingAlternate
 	flagDebugOnly
 )
 
@@ -135,18 +135,18 @@ func (w *namesWriter) reference(text string) {
 
 func encodeNames(n *names, key string) []byte {
 	addresses := namesWriter{strings: map[string]uint64{}}
-	addresses.addresses(n.answers)
+	addresses.addresses(n.resolutions)
 	w := namesWriter{}
 	w.text(key)
 	flags := uint64(0)
-	for flag, set := range map[uint64]bool{flagDebug: n.debug, flagLacksAlternate: n.lacksAlternate, flagDebugOnly: n.segments.debugOnly} {
+	for flag, set := range map[uint64]bool{flagDebug: n.debug, flagMissingAlternate: n.missingAlternate, flagDebugOnly: n.segments.debugOnly} {
 		if set {
 			flags |= flag
 		}
 	}
 	w.number(flags)
-	w.number(uint64(len(n.lacksSplit)))
-	for _, path := range n.lacksSplit {
+	w.number(uint64(len(n.missingSplit)))
+	for _, path := range n.missingSplit {
 		w.text(path)
 	}
 	w.number(uint64(len(n.segments.list)))
@@ -166,7 +166,7 @@ func encodeNames(n *names, key string) []byte {
 	return append(data, w.body...)
 }
 
-func (w *namesWriter) addresses(answers map[uint64]answer) {
+func (w *namesWriter) addresses(answers map[uint64]resolution) {
 	sorted := make([]uint64, 0, len(answers))
 	for a := range answers {
 		sorted = append(sorted, a)
@@ -244,10 +244,10 @@ func readNames(r *namesReader, key string) *names {
 		return nil
 	}
 	flags := r.number()
-	n := &names{debug: flags&flagDebug != 0, lacksAlternate: flags&flagLacksAlternate != 0}
+	n := &names{debug: flags&flagDebug != 0, missingAlternate: flags&flagMissingAlternate != 0}
 	n.segments.debugOnly = flags&flagDebugOnly != 0
 	for range r.count() {
-		n.lacksSplit = append(n.lacksSplit, r.text())
+		n.missingSplit = append(n.missingSplit, r.text())
 	}
 	for range r.count() {
 		n.segments.list = append(n.segments.list, segment{offset: r.number(), bytes: r.number(), address: r.number()})
@@ -256,13 +256,13 @@ func readNames(r *namesReader, key string) *names {
 	for i := range texts {
 		texts[i] = r.text()
 	}
-	if n.answers = r.answers(texts); r.bad || len(r.data) != 0 {
+	if n.resolutions = r.resolutions(texts); r.bad || len(r.data) != 0 {
 		return nil
 	}
 	return n
 }
 
-func (r *namesReader) answers(texts []string) map[uint64]answer {
+func (r *namesReader) resolutions(texts []string) map[uint64]resolution {
 	text := func() string {
 		n := r.number()
 		if n >= uint64(len(texts)) {
@@ -272,11 +272,11 @@ func (r *namesReader) answers(texts []string) map[uint64]answer {
 		return texts[n]
 	}
 	count := r.count()
-	answers := make(map[uint64]answer, count)
+	answers := make(map[uint64]resolution, count)
 	address := uint64(0)
 	for range count {
 		address += r.number()
-		a := answer{how: source(min(r.number(), uint64(lastSource)+1)), start: r.number()}
+		a := resolution{how: source(min(r.number(), uint64(lastSource)+1)), start: r.number()}
 		if a.how > lastSource {
 			r.fail()
 		}

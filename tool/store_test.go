@@ -53,7 +53,7 @@ func ask(t *testing.T, address string, into any) {
 
 // The tool is killed while it observes a process: the directory holds everything that the page has shown, up to the
 // second before the last one.
-func TestAKilledToolLosesTheLastSecondAtMost(t *testing.T) {
+func TestKilledToolLosesAtMostOneSecond(t *testing.T) {
 	pid := serveSelf(t, buildShop(t).profileBytes(t))
 	dir := filepath.Join(t.TempDir(), "history")
 	command, address := page(t, "--store", dir, pid)
@@ -96,7 +96,7 @@ func TestAKilledToolLosesTheLastSecondAtMost(t *testing.T) {
 	}
 }
 
-func TestReportOfAFolder(t *testing.T) {
+func TestReportOfAStore(t *testing.T) {
 	pid := serveSelf(t, buildShop(t).profileBytes(t))
 	dir := filepath.Join(t.TempDir(), "history")
 	command, address := page(t, "--store", dir, pid)

@@ -17,26 +17,26 @@ import (
 // has ended. They are taken one after the other, whether or not a page shows them.
 
 const (
-	keptBetween = time.Minute // minimum time between two profiles of one kind
-	keptProfile = "profile "  // prefix of the names of answers, followed by the kind
-	keptMap     = "map"
+	storeInterval     = time.Minute // minimum time between two profiles of one kind
+	storedProfileName = "profile "  // prefix of the names of answers, followed by the kind
+	storedMapName     = "map"
 )
 
-// NoteProfile stores the last profile of a kind, which is shown after the process has ended.
-func (h *History) NoteProfile(kind string, p *profile.Profile) {
+// StoreProfile stores the last profile of a kind, which is shown after the process has ended.
+func (h *History) StoreProfile(kind string, p *profile.Profile) {
 	data := h.disk.encoded(p)
 	if data == nil {
 		return
 	}
-	h.disk.wrote(keptProfile+kind, h.disk.store.Note(keptProfile+kind, data))
+	h.disk.setWriteResult(storedProfileName+kind, h.disk.store.StoreAnswer(storedProfileName+kind, data))
 }
 
-// notedProfile returns the stored profile of a kind.
-func (h *History) notedProfile(kind string) (*profile.Profile, error) {
+// storedProfile returns the stored profile of a kind.
+func (h *History) storedProfile(kind string) (*profile.Profile, error) {
 	if h.disk == nil {
 		return nil, badRequest("saved profiles are shown: there is no process to query")
 	}
-	data, err := h.disk.store.Noted(keptProfile + kind)
+	data, err := h.disk.store.LastAnswer(storedProfileName + kind)
 	if err != nil {
 		return nil, err
 	}
@@ -50,26 +50,26 @@ func (h *History) notedProfile(kind string) (*profile.Profile, error) {
 	return p, nil
 }
 
-// NotedKinds returns the kinds of which the folder has a profile. heap is always one of them.
-func (h *History) NotedKinds(all []Kind) ([]Kind, error) {
-	notes, err := h.disk.store.Notes()
+// StoredKinds returns the kinds of which the folder has a profile. heap is always one of them.
+func (h *History) StoredKinds(all []Kind) ([]Kind, error) {
+	notes, err := h.disk.store.AnswerNames()
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(kind Kind) bool {
-		return kind.Name != "heap" && !slices.Contains(notes, keptProfile+kind.Name)
+		return kind.Name != "heap" && !slices.Contains(notes, storedProfileName+kind.Name)
 	}), nil
 }
 
 // hasNote reports whether the folder has an answer with this name.
 func (h *History) hasNote(name string) bool {
-	notes, err := h.disk.store.Notes()
+	notes, err := h.disk.store.AnswerNames()
 	return err == nil && slices.Contains(notes, name)
 }
 
-// keepOthers cycles through the kinds until the process ends. After each query it waits for a multiple of the query's
-// duration, as for a page, so that the queries together take only their share of the process's time.
-func (s *Server) keepOthers() {
+// storeOtherKinds cycles through the kinds until the process ends. After each query it waits for a multiple of the
+// query's duration, as for a page, so that the queries together take only their share of the process's time.
+func (s *Server) storeOtherKinds() {
 	var kinds []string
 	for _, kind := range s.options.Kinds {
 		if kind.Name != "heap" {
@@ -78,12 +78,12 @@ func (s *Server) keepOthers() {
 	}
 	looks := len(kinds) + 1
 	for round := 0; ; round++ {
-		for _, kind := range append(slices.Clone(kinds), keptMap) {
+		for _, kind := range append(slices.Clone(kinds), storedMapName) {
 			began := time.Now()
-			took := s.keepOne(kind)
-			wait := max(momentShare*took, toolShare*time.Since(began))
+			elapsed := s.storeKind(kind)
+			wait := max(momentShare*elapsed, toolShare*time.Since(began))
 			if round > 0 { // no minimum wait in the first round, because the process may end soon
-				wait = max(wait, keptBetween/time.Duration(looks))
+				wait = max(wait, storeInterval/time.Duration(looks))
 			}
 			select {
 			case <-s.watcher.Ended():
@@ -94,19 +94,19 @@ func (s *Server) keepOthers() {
 	}
 }
 
-// keepOne returns the time for which the process was busy; 0: it was not queried.
-func (s *Server) keepOne(name string) time.Duration {
-	if name != keptMap {
-		_, took, _ := s.takenIn(name)
-		return took
+// storeKind returns the time for which the process was busy; 0: it was not queried.
+func (s *Server) storeKind(name string) time.Duration {
+	if name != storedMapName {
+		_, elapsed, _ := s.profileInWindow(name)
+		return elapsed
 	}
 	began := time.Now()
 	sums, err := s.mapOfAll(url.Values{})
-	took := time.Since(began)
+	elapsed := time.Since(began)
 	if err == nil {
-		s.history.Note(keptMap, sums)
+		s.history.StoreAnswer(storedMapName, sums)
 	}
-	return took
+	return elapsed
 }
 
 // isMissing reports whether the error means that an older library, or a folder written with it, does not have this
