@@ -146,7 +146,7 @@ func TestDebuginfodFails(t *testing.T) {
 			w.Header().Set("Content-Length", "5000")
 			fmt.Fprint(w, "half")
 		}, nil, "broke off", 1},
-		"fails":          {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", 503) }, nil, "answers 503 Service Unavailable", 1},
+		"fails":          {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusServiceUnavailable) }, nil, "answers 503 Service Unavailable", 1},
 		"sends nonsense": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") }, nil, "it sent a different file", 3},
 		"tells too much": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")

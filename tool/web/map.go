@@ -26,10 +26,10 @@ type mapSums struct {
 	// PollMillis is the interval in ms at which the page should request the map: a map may use only a share of the
 	// process's time.
 	PollMillis int64                  `json:"every"`
-	Blocks         []attach.MapBlock      `json:"blocks"`
-	Kept           []attach.RetainedBlock `json:"kept"`
-	Stacks         map[string][]string    `json:"stacks"` // functions, innermost first
-	Inner          map[string]int         `json:"inner"`  // number of innermost functions that belong to a standard library
+	Blocks     []attach.MapBlock      `json:"blocks"`
+	Kept       []attach.RetainedBlock `json:"kept"`
+	Stacks     map[string][]string    `json:"stacks"` // functions, innermost first
+	Inner      map[string]int         `json:"inner"`  // number of innermost functions that belong to a standard library
 }
 
 var mapColumns = []string{"huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"}

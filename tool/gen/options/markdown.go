@@ -28,9 +28,10 @@ func markdown(rows []row) string {
 	b.WriteString(`<!-- Made by "go run ./tool/gen/options" from core/base/options_table.h. Do not edit. -->
 # Options
 
-Options are given in the environment variable ` + "`SEEMALLOC_CONF=\"name:value,…\"`" + `, by ` + "`seemalloc run --conf name:value,…`" + `, and
-those that may be set at any time also by ` + "`seemalloc set PID name=value`" + `. Of a name given twice the last counts. An unknown
-name or a bad value is reported on standard error and ignored. Set-uid programs ignore the variable.
+Set options in the environment variable ` + "`SEEMALLOC_CONF=\"name:value,…\"`" + ` or with ` + "`seemalloc run --conf name:value,…`" + `. Options
+marked "at any time" can also be changed in a running process with ` + "`seemalloc set PID name=value`" + `. If an option is given twice,
+the last value applies. Unknown names and invalid values are reported on standard error and ignored. Set-uid programs
+ignore the variable.
 
 | Option | Expected | Default | When | Meaning |
 |---|---|---|---|---|
