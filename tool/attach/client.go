@@ -2,6 +2,7 @@ package attach
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -117,15 +118,17 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	if !ok || err != nil || length < 0 || length > maxPayload {
 		return nil, fmt.Errorf("%s: its control socket does not speak this protocol (answered %q)", c.peer, truncate(answer))
 	}
-	payload := make([]byte, length)
-	if n, err := io.ReadFull(c.in, payload); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+	// The stated length is not trusted: memory grows with the bytes that arrive.
+	var payload bytes.Buffer
+	payload.Grow(int(min(length, 1<<20)) + bytes.MinRead)
+	if n, err := io.CopyN(&payload, c.in, length); err != nil {
+		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("%s: the answer to %q is incomplete (%d of %d bytes): the process ended; try again if it is still running",
 				c.peer, command, n, length)
 		}
 		return nil, c.explain(command, err)
 	}
-	return payload, nil
+	return payload.Bytes(), nil
 }
 
 // awaitAnswer waits for the first byte of the answer. It fails immediately if the process is stopped. All other errors

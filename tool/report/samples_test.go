@@ -47,7 +47,7 @@ func randomSamples(random *rand.Rand, count int) *profile.Profile {
 	return p
 }
 
-func encoded(t *testing.T, p *profile.Profile) []byte {
+func encoded(t testing.TB, p *profile.Profile) []byte {
 	t.Helper()
 	var plain bytes.Buffer
 	if err := p.WriteUncompressed(&plain); err != nil {

@@ -194,8 +194,8 @@ func unpackZstd(stream []byte, size uint64) []byte {
 // readExactly reads a decompressed section into one allocation. A growing buffer would need three times the memory. If
 // the stated size exceeds any possible compression ratio, the file is damaged and the memory is not allocated.
 func readExactly(reader io.Reader, size, compressed uint64) []byte {
-	const mostRatio = 1100 // the maximum ratio of deflate is 1032
-	if size > compressed*mostRatio {
+	const maxRatio = 1100 // the maximum ratio of deflate is 1032
+	if size > compressed*maxRatio {
 		return nil
 	}
 	data := make([]byte, size)

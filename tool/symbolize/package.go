@@ -50,9 +50,9 @@ func readPackageIndex(index []byte, order binary.ByteOrder) *splitPackage {
 	}
 	p := &splitPackage{index: index, order: order, units: order.Uint32(index[8:]), slots: order.Uint32(index[12:])}
 	columns := order.Uint32(index[4:])
-	const mostColumns = 16
+	const maxColumns = 16
 	need := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes) + uint64(columns)*cellBytes*(1+2*uint64(p.units))
-	if columns > mostColumns || p.slots == 0 || p.slots&(p.slots-1) != 0 || need > uint64(len(index)) {
+	if columns > maxColumns || p.slots == 0 || p.slots&(p.slots-1) != 0 || need > uint64(len(index)) {
 		return nil
 	}
 	for i := range columns {
