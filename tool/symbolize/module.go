@@ -113,7 +113,7 @@ func (m *module) useCached(known *names) {
 // lookUp adds the results for addresses (sorted) from the files to known.
 func (s *session) lookUp(addresses []uint64, known *names, found *binaries) {
 	known.changed = true
-	symbols := findSymbols(addresses, found.main, found.separate)
+	symbols := findSymbols(addresses, withMiniDebug(found.main, found.separate)...)
 	inlined := map[uint64][]frame{}
 	// A damaged debug section must not affect the names from the symbol table.
 	known.damaged = Safely(func() bool { return s.files.readDebug(addresses, found, symbols, inlined, known) })
