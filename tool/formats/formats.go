@@ -6,6 +6,7 @@
 package formats
 
 import (
+	"errors"
 	"io"
 	"strings"
 
@@ -105,6 +106,9 @@ func Extensions() string {
 
 // Write writes p, which must be valid. It may modify p.
 func (f *Format) Write(w io.Writer, p *profile.Profile, o Options) (Omitted, error) {
+	if len(p.SampleType) == 0 {
+		return Omitted{}, errors.New("the profile has no sample types")
+	}
 	if f.Named {
 		if err := p.RemoveUninteresting(); err != nil {
 			return Omitted{}, err

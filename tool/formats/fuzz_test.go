@@ -22,6 +22,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("heap_v2/524288\n  t*: 2: 64 [0: 0]\n  t0: 2: 64 [0: 0] main\n@ 0x401000 0x402000\n  t*: 2: 64 [0: 0]\n  t0: 2: 64 [0: 0]\n\nMAPPED_LIBRARIES:\n"))
 	f.Add([]byte("--- contention ---\ncycles/second = 1000\n10 2 @ 0x401000\n"))
 	f.Add([]byte("goroutine profile: total 3\n3 @ 0x401000 0x402000\n"))
+	f.Add([]byte("\x00\x002\x00")) // a valid profile without sample types
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Read(data, "FILE")
 		if err != nil {

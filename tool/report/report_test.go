@@ -146,3 +146,10 @@ func TestStatsTolerates(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// A valid profile may lack sample types, which is an error of its own.
+func TestNoSampleTypes(t *testing.T) {
+	if _, err := SampleIndex(&profile.Profile{}, "", ""); err == nil || !strings.Contains(err.Error(), "no sample types") {
+		t.Errorf("%v", err)
+	}
+}

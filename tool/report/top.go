@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -61,6 +62,9 @@ func SampleIndex(p *profile.Profile, by, unit string) (int, error) {
 	}
 	if by == "" && len(have) > 0 {
 		return defaultIndex(p, suffix), nil
+	}
+	if len(have) == 0 {
+		return 0, errors.New("this profile has no sample types, so it holds no values")
 	}
 	if want == "inuse" || want == "alloc" {
 		want += suffix
