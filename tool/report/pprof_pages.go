@@ -28,7 +28,8 @@ func PprofPages(p *profile.Profile) (map[string]http.Handler, error) {
 		return nil
 	}
 	err := driver.PProf(&driver.Options{
-		Flagset: pprofFlags{"http": "localhost:0", "no_browser": "true"}, Fetch: pprofFetcher{p.Copy()}, Sym: pprofNames{},
+		// pprof keeps the values of an earlier report as defaults. Its types may not exist in this profile.
+		Flagset: pprofFlags{"http": "localhost:0", "no_browser": "true", "sample_index": "", "unit": "minimum"}, Fetch: pprofFetcher{p.Copy()}, Sym: pprofNames{},
 		UI: &pprofUI{}, HTTPServer: take,
 	})
 	if err == nil && len(pages) == 0 {
