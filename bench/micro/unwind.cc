@@ -18,10 +18,10 @@
 #include <string>
 #include <utility>
 
-#include "core/profile/eh_frame.h"
-#include "core/profile/modules.h"
-#include "core/profile/stack.h"
-#include "core/profile/unwind.h"
+#include "core/profile/code/eh_frame.h"
+#include "core/profile/code/modules.h"
+#include "core/profile/sampling/stack.h"
+#include "core/profile/unwind/unwind.h"
 
 namespace {
 

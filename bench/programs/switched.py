@@ -51,7 +51,7 @@ class Switch:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(f"/tmp/seemalloc-{os.getuid()}/{server.pid}.sock")
         self.answers = self.socket.makefile("rb")
-        # The server opens a descriptor whose name is readable only by a client that may inspect the server (core/api/control.h).
+        # The server opens a descriptor whose name is readable only by a client that may inspect the server (core/api/service/control.h).
         name = os.readlink(f"/proc/{server.pid}/fd/{self.ask('prove')}")
         self.ask(f"prove {name.removeprefix('/memfd:seemalloc:').removesuffix(' (deleted)')}")
 

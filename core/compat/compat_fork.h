@@ -2,7 +2,7 @@
 // them.
 //
 // The locks are not taken before fork: a thread that forks with a lock held counts as interrupted in the middle of its
-// work (core/api/process.cc).
+// work (core/api/malloc/process.cc).
 #pragma once
 
 namespace seemalloc::compat {

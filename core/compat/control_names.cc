@@ -4,12 +4,12 @@
 
 #include <bit>
 
-#include "core/api/dump_names.h"
-#include "core/api/foreign_options.h"
-#include "core/api/process.h"
-#include "core/api/runtime_options.h"
-#include "core/api/sampling.h"
-#include "core/api/slow_path.h"
+#include "core/api/dumps/dump_names.h"
+#include "core/api/malloc/process.h"
+#include "core/api/malloc/slow_path.h"
+#include "core/api/sampling/sampling.h"
+#include "core/api/settings/foreign_options.h"
+#include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/compat/control_settings.h"

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "core/api/runtime_options.h"
+#include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 

@@ -22,17 +22,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/cpu_runs.h"
-#include "core/api/dump.h"
-#include "core/api/dump_names.h"
-#include "core/api/foreign_options.h"
-#include "core/api/test_api.h"
+#include "core/api/dumps/cpu_runs.h"
+#include "core/api/dumps/dump.h"
+#include "core/api/dumps/dump_names.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/settings/foreign_options.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
-#include "core/profile/decoder_for_test.h"
+#include "core/profile/pprof/decoder_for_test.h"
 
 extern "C" {
 struct ProfilerState {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "core/api/dump.h"
+#include "core/api/dumps/dump.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/os.h"

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "core/api/sampling.h"
+#include "core/api/sampling/sampling.h"
 #include "core/os/socket.h"
 
 namespace seemalloc::compat {
@@ -31,7 +31,7 @@ uint64_t live_samples_at(const SampleRow& row, uint64_t interval);
 // Returns false if memory is refused. The text is NUL-terminated. The caller frees it with os::unmap(out->data,
 // out->mapped_bytes, os::Reason::kReport).
 bool heap_text(HeapText form, ProfileBytes* out);
-// Writes the text to a file (core/api/dump.h). Returns 0 or -errno.
+// Writes the text to a file (core/api/dumps/dump.h). Returns 0 or -errno.
 int write_heap_text(HeapText form, const char* path, os::FileIdentity* file = nullptr);
 
 }  // namespace seemalloc::compat

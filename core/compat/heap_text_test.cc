@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/sampling.h"
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/sampling/sampling.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/compat/mallctl.h"

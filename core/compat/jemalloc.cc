@@ -3,8 +3,8 @@
 // well.
 //
 // Threads: any.
-#include "core/api/block_calls.h"
-#include "core/api/dump.h"
+#include "core/api/dumps/dump.h"
+#include "core/api/malloc/block_calls.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
 #include "core/compat/mallctl.h"

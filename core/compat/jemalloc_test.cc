@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/units.h"
 #include "core/os/calls.h"
 

@@ -1,6 +1,6 @@
 #include "core/compat/mallctl.h"
 
-#include "core/api/process.h"
+#include "core/api/malloc/process.h"
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
 #include "core/heap/housekeeping.h"

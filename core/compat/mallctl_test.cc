@@ -19,10 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/dump.h"
-#include "core/api/dump_names.h"
-#include "core/api/foreign_options.h"
-#include "core/api/test_api.h"
+#include "core/api/dumps/dump.h"
+#include "core/api/dumps/dump_names.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/settings/foreign_options.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/base/seed_for_test.h"

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <new>
 
-#include "core/api/block_calls.h"
-#include "core/api/sampling.h"
+#include "core/api/malloc/block_calls.h"
+#include "core/api/sampling/sampling.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
 #include "core/compat/control_settings.h"

@@ -1,7 +1,7 @@
 #include "core/compat/stats_snapshot.h"
 
-#include "core/api/helper.h"
-#include "core/api/report.h"
+#include "core/api/helper/helper.h"
+#include "core/api/service/report.h"
 #include "core/heap/statistics.h"
 #include "core/os/calls.h"
 #include "core/os/lock.h"

@@ -6,9 +6,9 @@
 
 #include <new>
 
-#include "core/api/block_calls.h"
-#include "core/api/other_names.h"
-#include "core/api/report.h"
+#include "core/api/malloc/block_calls.h"
+#include "core/api/malloc/other_names.h"
+#include "core/api/service/report.h"
 #include "core/base/compiler.h"
 #include "core/compat/mallctl.h"
 

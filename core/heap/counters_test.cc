@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/options.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"

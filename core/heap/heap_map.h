@@ -1,8 +1,8 @@
 // The heap map: a copy of the address space, region by region and span by span, for the code that draws it.
 //
-// Caller: core/api/heap_map_json.cc, on request. Threads: any. Each region is copied under its shard's lock, which is
-// held for some microseconds and released before the next. So each region is as it was at some moment, but not all at
-// the same moment. Counts of blocks that other threads are freeing are hints.
+// Caller: core/api/service/heap_map_json.cc, on request. Threads: any. Each region is copied under its shard's lock,
+// which is held for some microseconds and released before the next. So each region is as it was at some moment, but not
+// all at the same moment. Counts of blocks that other threads are freeing are hints.
 // Invariant: the parts of a region cover each of its pages once, in order.
 #pragma once
 

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/base/seed_for_test.h"

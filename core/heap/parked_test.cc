@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/no_helper_for_test.h"
-#include "core/api/no_samples_for_test.h"
-#include "core/api/test_api.h"
+#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/sampling/no_samples_for_test.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/central.h"
 #include "core/heap/housekeeping.h"

@@ -7,8 +7,8 @@
 // used for them too.
 // In a large heap only some pieces of 2 MiB are queried, evenly spread; the rest is assumed to be like them (ratio
 // estimators; their variance is reported).
-// Caller: core/api/report.cc, for statistics, the heap map and fragmentation profiles. Threads: any. No lock is held
-// during the queries to the kernel.
+// Caller: core/api/service/report.cc, for statistics, the heap map and fragmentation profiles. Threads: any. No lock is
+// held during the queries to the kernel.
 // Cost: 2 to 10 µs per queried piece, at most kMostPieces of spans and as many of huge blocks.
 #pragma once
 

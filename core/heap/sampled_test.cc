@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/no_samples_for_test.h"
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/sampling/no_samples_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/size_class.h"
 #include "core/pages/page_map.h"

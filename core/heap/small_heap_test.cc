@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/units.h"
 #include "core/heap/central.h"
 #include "core/heap/housekeeping.h"

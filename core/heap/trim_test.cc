@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/test_api.h"
+#include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/residency.h"

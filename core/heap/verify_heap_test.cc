@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/no_helper_for_test.h"
-#include "core/api/no_samples_for_test.h"
-#include "core/api/test_api.h"
+#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/malloc/test_api.h"
+#include "core/api/sampling/no_samples_for_test.h"
 #include "core/heap/central.h"
 #include "core/heap/remote.h"
 #include "core/heap/sampled.h"

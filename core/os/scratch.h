@@ -26,8 +26,8 @@ void give_scratch(void* piece);
 // Called in a forked child, while it has only this thread.
 void forget_scratch_in_child();
 
-// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/slow_path.h). Less stack is left
-// there, so all work that can be postponed is skipped.
+// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/malloc/slow_path.h). Less stack
+// is left there, so all work that can be postponed is skipped.
 extern constinit thread_local bool inner_calls __attribute__((tls_model("initial-exec")));
 
 // An object in scratch memory. Check that it is present before use.

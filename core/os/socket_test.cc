@@ -1,5 +1,5 @@
 // Tests of descriptors with high numbers, and of writing to pipes and devices. The rest of socket.h is tested with the
-// control socket (core/api/control_test.cc).
+// control socket (core/api/service/control_test.cc).
 #include "core/os/socket.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/no_helper_for_test.h"
+#include "core/api/helper/no_helper_for_test.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/huge_space.h"

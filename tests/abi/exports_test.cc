@@ -15,9 +15,9 @@
 
 namespace {
 
-// Code that is unloaded with dlclose keeps its name in profiles (core/profile/unloaded.h).
+// Code that is unloaded with dlclose keeps its name in profiles (core/profile/code/unloaded.h).
 const char* kProfiled = "dlclose";
-// fork calls take turns and run with signals blocked (core/api/fork_call.cc).
+// fork calls take turns and run with signals blocked (core/api/helper/fork_call.cc).
 const char* kWrapped = "fork __register_atfork";
 
 const char* kFamily =
@@ -27,9 +27,9 @@ const char* kFamily =
 // These calls notice a seccomp filter that the program installs (docs/sandboxes.md), and calls that need a process with
 // one thread.
 const char* kFilterCalls = "prctl syscall capset unshare setns";
-// These calls let the helper thread have the program's credentials (core/api/identity_calls_shared.cc).
+// These calls let the helper thread have the program's credentials (core/api/helper/identity_calls_shared.cc).
 const char* kIdentityCalls = "setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups setfsuid setfsgid";
-// The last key belongs to the program (core/api/key_calls_shared.cc).
+// The last key belongs to the program (core/api/malloc/key_calls_shared.cc).
 const char* kKeyCalls = "pthread_key_create";
 // The twenty operators of the standard.
 const char* kOperators =
@@ -232,9 +232,9 @@ TEST(ListOfNames, HasNoMoreThanIsAskedFor) {
 // exported names.
 TEST_P(Exports, ReachNothingByTheirOwnNames) {
   // Exceptions, which resolve to the program's definition on purpose: the operators that other operators call by the
-  // standard (core/api/operators.cc) and that std::string and std::vector of the library's runtime call; jemalloc's
-  // variables; the profiler that the program may bring; and the function behind pthread_atfork, which is called at load
-  // without a lock.
+  // standard (core/api/malloc/operators.cc) and that std::string and std::vector of the library's runtime call;
+  // jemalloc's variables; the profiler that the program may bring; and the function behind pthread_atfork, which is
+  // called at load without a lock.
   std::set<std::string> theirs = words(
       "_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvm ProfilerStart __register_atfork");
   for (const char* prefix : {"", "je_", "_rjem_"}) theirs.insert(std::string(prefix) + "malloc_message");

@@ -96,7 +96,7 @@ OUTSIDE = {
     "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
 # External functions that call malloc, with the bytes that they need above that call: for a thread's storage, and for
-# keys from the 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h).
+# keys from the 32nd on. The slow paths around them are marked (InnerCalls in core/api/malloc/slow_path.h).
 ALLOCATE = {"pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
 # (caller, callee) where the chain ends, with the bytes that the callee still needs, and the reason.
 ENDS = {

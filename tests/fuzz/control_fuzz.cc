@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <string>
 
-#include "core/api/control.h"
-#include "core/api/cpu_profiler.h"
-#include "core/api/runtime_options.h"
+#include "core/api/cpu/cpu_profiler.h"
+#include "core/api/service/control.h"
+#include "core/api/settings/runtime_options.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "tests/fuzz/fuzz.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/profile/eh_frame.h"
-#include "core/profile/expression.h"
-#include "core/profile/rule.h"
+#include "core/profile/code/eh_frame.h"
+#include "core/profile/unwind/expression.h"
+#include "core/profile/unwind/rule.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::profile {

@@ -13,10 +13,10 @@
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/place.h"
-#include "core/profile/build_id.h"
-#include "core/profile/frame_index.h"
-#include "core/profile/eh_frame.h"
-#include "core/profile/module_table.h"
+#include "core/profile/code/build_id.h"
+#include "core/profile/code/eh_frame.h"
+#include "core/profile/code/frame_index.h"
+#include "core/profile/code/module_table.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc {

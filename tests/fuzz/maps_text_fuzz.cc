@@ -12,8 +12,8 @@
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/place.h"
-#include "core/profile/mappings.h"
-#include "core/profile/module_table.h"
+#include "core/profile/code/module_table.h"
+#include "core/profile/pprof/mappings.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/api/dump_names.h"
-#include "core/api/foreign_options.h"
-#include "core/api/jemalloc_conf.h"
+#include "core/api/dumps/dump_names.h"
+#include "core/api/settings/foreign_options.h"
+#include "core/api/settings/jemalloc_conf.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/profile/python_lines.h"
-#include "core/profile/python_text.h"
+#include "core/profile/python/python_lines.h"
+#include "core/profile/python/python_text.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::profile {

@@ -6,7 +6,7 @@ FILES = 4
 
 
 def check(session):
-    sources = [path for path in session.root.glob("core/*/*.cc") if not path.stem.endswith(("_test", "_fuzz"))]
+    sources = [path for path in session.root.glob("core/**/*.cc") if not path.stem.endswith(("_test", "_fuzz"))]
     sources.sort(key=lambda path: (-path.stat().st_size, path.name))
     flags = ["-std=c++20", "-O2", "-g", "-fPIC", "-w", "-frandom-seed=seemalloc", f"-I{session.root}",
              f"-I{session.root}/core/include", '-DSEEMALLOC_VERSION="0"']

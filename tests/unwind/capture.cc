@@ -1,7 +1,7 @@
 #include "capture.h"
 
-#include "core/profile/stack.h"
-#include "core/profile/unwind.h"
+#include "core/profile/sampling/stack.h"
+#include "core/profile/unwind/unwind.h"
 
 using seemalloc::profile::Stack;
 

@@ -37,7 +37,7 @@ export async function startShapes(sample, ...flags) {
   };
 }
 
-/** The control socket's answer to a line, after proving that this user may inspect the process (core/api/control.h). */
+/** The control socket's answer to a line, after proving that this user may inspect the process (core/api/service/control.h). */
 export async function controlCommand(pid, command) {
   const path = join("/tmp", `seemalloc-${process.getuid()}`, `${pid}.sock`);
   const socket = connect(path);

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The defaults and limits of a CPU profile. They equal those of the library (core/api/cpu_profiler.h).
+// The defaults and limits of a CPU profile. They equal those of the library (core/api/cpu/cpu_profiler.h).
 const (
 	DefaultCPUTime = 10 * time.Second
 	DefaultCPUHz   = 100

@@ -195,7 +195,7 @@ func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
 	k.p.DurationNanos = time.Since(began).Nanoseconds()
 	k.p.Comments = []string{
 		fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost),
-		// The same text as in core/profile/profile_encoder.cc.
+		// The same text as in core/profile/pprof/profile_encoder.cc.
 		fmt.Sprintf("stacks: %d distinct, by thread; %d samples with a truncated stack, %d samples with a broken unwind", len(k.p.Sample), k.truncated, k.broken),
 	}
 	return k.p

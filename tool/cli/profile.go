@@ -39,7 +39,7 @@ available on another machine. Prints the name of the file.
 	return c
 }
 
-// kindsHelp describes the library's profile kinds (core/api/profile_kinds.cc).
+// kindsHelp describes the library's profile kinds (core/api/dumps/profile_kinds.cc).
 const kindsHelp = `Kinds of profiles:
   heap      live blocks, and all allocations since the start
   allocs    all allocations since sampling began, or with --seconds, in that time

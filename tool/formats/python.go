@@ -11,7 +11,7 @@ import (
 )
 
 // A Python function has no code address that a reader could symbolize: it has a number in place of an address
-// (core/profile/python_pc.h). So the text explains the numbers in lines that other readers skip:
+// (core/profile/python/python_pc.h). So the text explains the numbers in lines that other readers skip:
 //
 // 	# 0x7000000001000017 is Keeper.hold at /srv/app.py:22 from 21
 

@@ -110,7 +110,7 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 }
 
 // intervalLabel marks rows whose samples were drawn at another mean interval than that of the profile, which is the
-// value of the option `sample` when the profile is taken (core/profile/heap_profile.h).
+// value of the option `sample` when the profile is taken (core/profile/heap/heap_profile.h).
 const intervalLabel = "interval"
 
 // sampledSizeLabel is the size of a row's blocks when they were sampled, for blocks that realloc has resized in place
@@ -145,7 +145,7 @@ func rescaleIntervals(p *profile.Profile, period int64) {
 	p.Period = period
 }
 
-// The formats of core/profile/heap_profile_writer.cc, pool_profile.cc and fragmentation_profile.cc.
+// The formats of core/profile/heap/heap_profile_writer.cc, pool_profile.cc and fragmentation_profile.cc.
 var commentErrors = map[string]*regexp.Regexp{
 	"inuse_space":         regexp.MustCompile(`^in use: (\d+) bytes estimated, standard error (\d+) bytes`),
 	"fragmentation_space": regexp.MustCompile(`^fragmentation: .*?(\d+) bytes charged[^,]*, standard error (\d+) bytes`),

@@ -10,8 +10,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// AgeClasses lists the age classes of a lifetime profile, the youngest first (core/profile/lifetimes.cc). Short
-// lifetimes are those below 10 ms.
+// AgeClasses lists the age classes of a lifetime profile, the youngest first (core/profile/sampling/lifetimes.cc).
+// Short lifetimes are those below 10 ms.
 var AgeClasses = []string{"under 1us", "1us to 10us", "10us to 100us", "100us to 1ms", "1ms to 10ms", "10ms to 100ms", "100ms to 1s",
 	"1s to 10s", "10s to 100s", "100s to 1000s", "over 1000s"}
 

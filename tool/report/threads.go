@@ -12,8 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The labels that hold the thread of a sample (core/profile/thread_rows.h): the allocating thread, or in a CPU profile
-// the running one.
+// The labels that hold the thread of a sample (core/profile/heap/thread_rows.h): the allocating thread, or in a CPU
+// profile the running one.
 const (
 	ThreadLabel = "thread"
 	TIDLabel    = "tid"

@@ -28,7 +28,7 @@ func (t *Top) Rate() string {
 
 var cumulativeTypes = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
 
-// The format of core/profile/heap_profile_writer.cc, and its older wording.
+// The format of core/profile/heap/heap_profile_writer.cc, and its older wording.
 var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) (?:live bytes|bytes are handed out)`)
 
 // Exact returns the exact number of live bytes that the profile's total estimates, if the profile states it and shows
@@ -48,7 +48,7 @@ func Exact(p *profile.Profile) *int64 {
 	return exact
 }
 
-// The format of core/profile/heap_profile_writer.cc.
+// The format of core/profile/heap/heap_profile_writer.cc.
 var requestedLine = regexp.MustCompile(`^requested: (\d+) bytes of those in use estimated, standard error (\d+) bytes$`)
 
 // Requested returns the requested size of the live blocks in the profile, and its standard error. It returns nil if the
@@ -67,7 +67,7 @@ func Requested(p *profile.Profile) (bytes *float64, stderr float64) {
 	return bytes, stderr
 }
 
-// The format of core/profile/heap_profile_writer.cc, and its older wording.
+// The format of core/profile/heap/heap_profile_writer.cc, and its older wording.
 var exactMore = regexp.MustCompile(`^since: .*; (?:live bytes changed by exactly (-?\d+)|exactly (-?\d+) bytes more are handed out)(?:, by allocated size)?$`)
 
 // ExactMore returns the exact growth of live bytes since the baseline, for a profile of the kind since.

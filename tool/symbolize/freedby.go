@@ -8,7 +8,7 @@ import (
 
 // FreedByFrame is the name of the frame between the two stacks of a row in a profile of the kind deaths. On the root
 // side is the stack that allocated the blocks, and on the leaf side the stack that freed them.
-// core/profile/profile_encoder.h writes it.
+// core/profile/pprof/profile_encoder.h writes it.
 const FreedByFrame = "(freed by)"
 
 // trimDeathStacks removes the allocator's own functions from the ends of both stacks of joined rows. drop_frames cannot

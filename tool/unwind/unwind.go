@@ -1,6 +1,6 @@
 // Package unwind walks the stack of another process from its registers and a copy of the top of its stack. It uses the
 // unwind tables (.eh_frame) in the process's files, while the kernel can only follow frame pointers. The library's own
-// unwinder, which walks the stack on which it runs, is core/profile/unwind.h.
+// unwinder, which walks the stack on which it runs, is core/profile/unwind/unwind.h.
 package unwind
 
 import (

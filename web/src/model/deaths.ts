@@ -2,7 +2,7 @@
 import type { Stacks } from "../answers.ts";
 import type { SelectedStack } from "./stacks.ts";
 
-// Written by core/profile/profile_encoder.h, read by tool/symbolize/freedby.go.
+// Written by core/profile/pprof/profile_encoder.h, read by tool/symbolize/freedby.go.
 export const FREED_BY_FRAME = "(freed by)";
 
 export interface FreeingCoverage {

@@ -1,0 +1,147 @@
+#include "core/api/malloc/foreign.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/api/malloc/fast_path.h"
+#include "core/api/malloc/next_allocator.h"
+#include "core/api/malloc/process.h"
+#include "core/base/options.h"
+#include "core/base/text.h"
+#include "core/os/os.h"
+#include "core/os/place.h"
+
+namespace seemalloc {
+
+namespace {
+
+// The two words in front of a block of glibc's malloc.
+struct Chunk {
+  size_t before;  // the size of the previous chunk if that is free; in a mapped chunk: its offset in the mapping
+  size_t size;    // with three flags
+};
+constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
+constexpr size_t kLeastChunkBytes = 32;
+
+bool read_chunk(uintptr_t at, Chunk* chunk) {
+  if (!os::can_read(at) || !os::can_read(at + sizeof(size_t))) return false;
+  auto word = [at](size_t i) { return __atomic_load_n(reinterpret_cast<const size_t*>(at) + i, __ATOMIC_RELAXED); };
+  *chunk = {word(0), word(1)};
+  return true;
+}
+
+bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
+  size_t page = os::page_bytes();
+  return (chunk.size & (kOtherArena | kPreviousInUse)) == 0 && chunk.before < at && (at - chunk.before) % page == 0 &&
+         (bytes + chunk.before) % page == 0;
+}
+
+// The heaps of an arena other than the main one are 64 MiB each (other sizes with glibc.malloc.hugetlb), and aligned to
+// their size. Each begins with the address of its arena, which is in the arena's first heap.
+bool has_arena(uintptr_t at) {
+  for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
+    uintptr_t heap = round_down(at, heap_bytes);
+    if (!os::can_read(heap)) continue;
+    uintptr_t arena = __atomic_load_n(reinterpret_cast<const uintptr_t*>(heap), __ATOMIC_RELAXED);
+    if (arena != 0 && arena % 16 == 0 && os::can_read(arena)) return true;
+  }
+  return false;
+}
+
+// True when the memory around p looks like an allocated chunk of glibc's malloc. glibc's own checks are not stricter.
+bool looks_like_glibc_block(const void* p) {
+  uintptr_t address = reinterpret_cast<uintptr_t>(p);
+  Chunk chunk, next;
+  if (address % 16 != 0 || address < 2 * sizeof(Chunk)) return false;
+  uintptr_t at = address - sizeof(Chunk);
+  if (!read_chunk(at, &chunk)) return false;
+  size_t bytes = round_down(chunk.size, 16);
+  if (bytes < kLeastChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
+  if ((chunk.size & kMapped) != 0) return is_mapping(at, chunk, bytes);
+  if (!read_chunk(at + bytes, &next)) return false;
+  if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0) return false;
+  return (chunk.size & kOtherArena) == 0 || has_arena(at);
+}
+
+// True when this memory may be a block of an allocator.
+bool might_be_a_block(const void* p) {
+  FixedText<16> file;
+  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
+  return place == os::Place::kAnonymous || place == os::Place::kCHeap || place == os::Place::kUnknown;
+}
+
+bool option_is(options::Foreign value) { return options::get(options::Id::foreign) == static_cast<uint64_t>(value); }
+
+// Set while the thread is in a function of the unknown allocator. If that allocator passes a pointer on, it comes back
+// to us.
+constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
+
+// The allocator that the block belongs to; null if no known one does.
+const OtherAllocator* owner_of(const void* p) {
+  if (option_is(options::Foreign::kFatal)) return nullptr;
+  start_process();  // a constructor before ours may free blocks of the C library
+  const OtherAllocator *glibc = &glibc_allocator(), *unknown = &unknown_allocator();
+  if (glibc->exists() && looks_like_glibc_block(p)) return glibc;
+  return unknown->exists() && !asks_unknown && might_be_a_block(p) ? unknown : nullptr;
+}
+
+void give_back(const OtherAllocator& owner, void* p) {
+  bool asked_before = asks_unknown;
+  asks_unknown = true;
+  owner.free_block(p);
+  asks_unknown = asked_before;
+}
+
+size_t bytes_of(const OtherAllocator& owner, void* p) {
+  if (owner.usable_bytes == nullptr) return 0;
+  bool asked_before = asks_unknown;
+  asks_unknown = true;
+  size_t bytes = owner.usable_bytes(p);
+  asks_unknown = asked_before;
+  return bytes;
+}
+
+// Ends the process, unless foreign:report is set.
+void misused(const void* p) {
+  FixedText<256> file;
+  FixedText<512> line;
+  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
+  line << "foreign pointer " << Hex{reinterpret_cast<uint64_t>(p)};
+  if (place != os::Place::kUnknown) line << ": ";
+  os::print_place(place, file.c_str(), line);
+  if (!option_is(options::Foreign::kReport)) fatal_text(line.c_str());
+  warn(line.c_str());
+}
+
+}  // namespace
+
+void free_foreign(void* p) {
+  const OtherAllocator* owner = owner_of(p);
+  if (owner == nullptr) return misused(p);
+  give_back(*owner, p);
+}
+
+size_t foreign_usable_bytes(void* p) {
+  const OtherAllocator* owner = owner_of(p);
+  if (owner != nullptr) return bytes_of(*owner, p);
+  misused(p);
+  return 0;
+}
+
+void* reallocate_foreign(void* p, size_t bytes) {
+  const OtherAllocator* owner = owner_of(p);
+  if (owner == nullptr) misused(p);
+  size_t old_bytes = owner != nullptr ? bytes_of(*owner, p) : 0;
+  if (old_bytes == 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  // The block moves into our heap: its next free is an ordinary one.
+  void* fresh = allocate(bytes);
+  if (fresh == nullptr) return nullptr;
+  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  give_back(*owner, p);
+  return fresh;
+}
+
+}  // namespace seemalloc

@@ -1,0 +1,62 @@
+#include "core/api/malloc/heap_limit.h"
+
+#include <atomic>
+
+#include "core/api/dumps/auto_dump.h"
+#include "core/api/dumps/dump.h"
+#include "core/api/dumps/dump_names.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/base/text.h"
+#include "core/os/scratch.h"
+
+namespace seemalloc {
+
+namespace {
+
+[[noreturn]] void abort_at_limit(size_t bytes) {
+  constexpr int kWouldDeadlock = -35;  // -EDEADLK
+  struct Texts {
+    FixedText<kDumpPathBytes> path;
+    FixedText<900> line;
+  };
+  os::Scratch<Texts> texts;
+  if (!texts) fatal_text("heap_limit reached");
+  Text &path = texts->path, &line = texts->line;
+  int result = may_lock() ? dump_by_prefix(DumpReason::kFailure, path) : kWouldDeadlock;
+  line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
+       << " in use, " << bytes << " more requested; ";
+  if (result == 0) {
+    line << "heap profile: " << path.c_str();
+  } else {
+    line << "no heap profile (errno " << -result << ")";
+  }
+  fatal_text(line.c_str());
+}
+
+}  // namespace
+
+namespace {
+constinit thread_local bool may_fail = false;
+}
+
+MayFail::MayFail() : before_(may_fail) { may_fail = true; }
+MayFail::~MayFail() { may_fail = before_; }
+
+bool Attempt::limit_refused() const { return pages::backing.refusals() != refusals_; }
+
+bool Attempt::is_hopeless(size_t bytes) const {
+  size_t limit = options::get(options::Id::heap_limit);
+  return limit_refused() && limit != 0 && bytes > limit;
+}
+
+void Attempt::failed(size_t bytes) const {
+  bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
+  if (may_fail) return;
+  if (!wanted || !limit_refused()) return dump_after_failure();
+  // Other threads, and the program's own SIGABRT handler, get null meanwhile.
+  static std::atomic<bool> ending{false};
+  if (!ending.exchange(true, std::memory_order_relaxed)) abort_at_limit(bytes);
+}
+
+}  // namespace seemalloc

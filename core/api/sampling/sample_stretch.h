@@ -1,0 +1,40 @@
+// How the option `sample_limit` lengthens a sampling interval: of malloc's blocks and of memory pools alike
+// (docs/decisions/0009).
+#pragma once
+
+#include <bit>
+
+#include "core/base/options.h"
+#include "core/base/units.h"
+#include "core/heap/sample_growth.h"
+#include "core/profile/sampling/sample_pace.h"
+
+namespace seemalloc {
+
+// False: the sample rate at this interval is not limited.
+inline bool limits_samples(uint64_t interval_bytes, profile::SamplePace::Limit* limit) {
+  uint64_t per_second = options::get(options::Id::sample_limit);
+  *limit = profile::SamplePace::limit_for(per_second, interval_bytes);
+  return per_second != 0 && interval_bytes > 1;
+}
+
+// The most that an interval may be backed off in a heap of this size, as a log2. All live blocks may have been
+// allocated with the backed-off interval. At 512 KiB the standard error of the total then stays below 14 MiB: the sum
+// of live bytes times interval is at most 200 MiB². Heaps of more than 200 MiB are always sampled at the requested
+// interval.
+inline unsigned most_stretch(size_t bytes_in_spans) {
+  constexpr size_t kNever_bytes = 400 * MiB;
+  return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes_in_spans | 1) | 1)) - 1;
+}
+
+// log2 of the factor by which the thread's next interval is longer than the option `sample`, at most `most`. Requires:
+// the sample rate is limited. `sampled`: a sample has been taken.
+inline unsigned next_stretch(profile::SamplePace& pace, profile::SamplePace::Limit limit, bool sampled, unsigned most) {
+  sampled ? pace.count(limit) : pace.relax(limit);
+  pace.stretch_at_most(most);
+  unsigned stretch = pace.stretch() < most ? pace.stretch() : most;
+  if (stretch != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
+  return stretch;
+}
+
+}  // namespace seemalloc

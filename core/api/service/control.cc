@@ -1,0 +1,273 @@
+#include "core/api/service/control.h"
+
+#include <atomic>
+
+#include "core/api/service/commands.h"
+#include "core/api/service/socket_place.h"
+#include "core/base/options.h"
+#include "core/os/os.h"
+#include "core/os/process.h"
+#include "core/os/socket.h"
+
+namespace seemalloc {
+
+namespace {
+
+constexpr long kWouldBlock = -11;  // -EAGAIN
+// After a failed accept (out of descriptors) the waiting client would immediately wake the helper thread again and
+// again.
+constexpr uint64_t kAcceptPause_ns = kSecond_ns;
+// How often the file's existence is checked (one system call), and a socket that could not be created is tried again.
+constexpr uint64_t kLookAgain_ns = 2 * kSecond_ns, kTryAgain_ns = 5 * kSecond_ns;
+// Time-outs: for a client that reads nothing of its answer or has sent half a line; and from the connection to the
+// proof.
+constexpr uint64_t kUndone_ns = 5 * kSecond_ns, kUnproven_ns = 10 * kSecond_ns;
+// For one whole answer: its memory is taken from the program.
+constexpr uint64_t kAnswer_ns = 30 * kSecond_ns;
+// A connection that has been idle this long is dropped for a new one when all slots are taken; the tool connects again.
+constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
+
+// The process that created the socket file; 0: none. A forked child must not remove its parent's.
+std::atomic<int> socket_process{0};
+// The path of that file; written while socket_process is 0.
+char socket_path[options::kMaxTextBytes + 64];
+os::FileIdentity socket_file;
+
+uint64_t since(uint64_t then_ns, uint64_t now_ns) { return now_ns > then_ns ? now_ns - then_ns : 0; }
+
+}  // namespace
+
+// ---- the socket itself ----
+
+void Control::keep_open() {
+  unsigned user = os::effective_user();
+  uint64_t now_ns = os::coarse_monotonic_ns();
+  if (user == user_ && now_ns < look_again_ns_ && (listener_.fd < 0 || listener_.is_ours())) return;
+  look_again_ns_ = now_ns + kLookAgain_ns;
+  if (listener_.fd >= 0) {
+    if (user == user_ && listener_.is_ours() && os::identity(socket_path) == socket_file) return;
+    listener_.close();
+    forget_socket();
+    if (!remove_socket()) return;  // the process is ending
+  }
+  if (user != user_) {
+    for (Client& client : clients_) let_go(client);
+  }
+  user_ = user;
+  if (options::get(options::Id::socket) == 0 || os::is_privileged()) return;
+  open();
+  if (listener_.fd < 0) look_again_ns_ = now_ns + kTryAgain_ns;
+}
+
+void Control::open() {
+  Text path(socket_path, sizeof(socket_path));
+  int fd = open_socket(path);
+  if (fd < 0) return;
+  listener_.set(fd);
+  socket_file = os::identity(socket_path);
+  socket_process.store(os::process_id(), std::memory_order_release);
+}
+
+void Control::forget() {
+  // Closed, not only forgotten: an inherited connection would keep the parent's client waiting.
+  listener_.close();
+  forget_socket();
+  for (Client& client : clients_) let_go(client);
+  look_again_ns_ = 0;
+}
+
+bool remove_socket() {
+  int process = socket_process.load(std::memory_order_acquire);
+  if (process == 0 || process != os::process_id()) return false;
+  if (!socket_process.compare_exchange_strong(process, 0, std::memory_order_acq_rel)) return false;
+  if (os::identity(socket_path) == socket_file) os::remove_file(socket_path);
+  return true;
+}
+
+// ---- connections ----
+
+void Control::let_go(Client& client) {
+  if (client.descriptor.fd < 0) return;  // nothing is written: in a child of fork the page would be copied
+  client.reply.clear();
+  client.proof.close();
+  client.proven = false;
+  client.length = 0;
+  client.descriptor.close();
+}
+
+// A free slot, or the slot of the client that has been idle longest: an unproven one, if there is any. Null when all
+// are busy.
+Control::Client* Control::place_for(unsigned user, uint64_t now_ns) {
+  for (unsigned i = 0; i < (user == 0 ? kClients : kPlaces); i++) {
+    if (clients_[i].descriptor.fd < 0) return &clients_[i];
+  }
+  Client* idlest = nullptr;
+  for (unsigned i = 0; i < kPlaces; i++) {
+    Client& client = clients_[i];
+    if (client.reply.is_pending() || since(client.active_ns, now_ns) < kIdle_ns) continue;
+    bool better = idlest == nullptr || (idlest->proven && !client.proven) ||
+                  (idlest->proven == client.proven && client.active_ns < idlest->active_ns);
+    if (better) idlest = &client;
+  }
+  if (idlest != nullptr) let_go(*idlest);
+  return idlest;
+}
+
+void Control::accept_client() {
+  unsigned user = 0;
+  int fd = os::accept_unix(listener_.fd, &user);
+  uint64_t now_ns = os::monotonic_ns();
+  if (fd < 0) {
+    accept_again_ns_ = now_ns + kAcceptPause_ns;
+    return;
+  }
+  Client* client = place_for(user, now_ns);
+  if (client == nullptr) {
+    constexpr char kRefusal[] = "error too many connections\n";
+    os::send_now(fd, kRefusal, sizeof(kRefusal) - 1);
+    os::close_file(fd);
+    return;
+  }
+  client->descriptor.set(fd);
+  client->active_ns = now_ns;
+}
+
+// The age of an unproven client counts from its connection, whatever it sends.
+void Control::note_activity(Client& client, uint64_t now_ns) {
+  if (client.proven) client.active_ns = now_ns;
+}
+
+bool Control::is_in_time(const Client& client, uint64_t now_ns) {
+  uint64_t idle_ns = since(client.active_ns, now_ns);
+  if (!client.proven) return idle_ns < kUnproven_ns;
+  if (client.reply.is_pending()) return idle_ns < kUndone_ns && since(client.asked_ns, now_ns) < kAnswer_ns;
+  return client.length == 0 || idle_ns < kUndone_ns;
+}
+
+// Sends more of a pending answer in each round: poll reports a socket writable only once most of its buffer has been
+// read.
+bool Control::serve_client(Client& client, uint64_t now_ns) {
+  if (client.reply.is_pending()) {
+    if (!client.descriptor.is_ours() || !send_reply(client, now_ns) || !answer_lines(client, now_ns)) return false;
+  } else if (client.ready) {
+    if (!client.descriptor.is_ours() || !read_client(client, now_ns)) return false;
+  }
+  return is_in_time(client, now_ns);
+}
+
+bool Control::read_client(Client& client, uint64_t now_ns) {
+  long received = os::receive_now(client.descriptor.fd, client.line + client.length, kMaxLine - 1 - client.length);
+  if (received == kWouldBlock) return true;
+  if (received <= 0) return false;
+  if (client.length == 0) note_activity(client, now_ns);  // a line that arrives byte by byte gets no extra time
+  client.length += static_cast<unsigned>(received);
+  return answer_lines(client, now_ns);
+}
+
+// Answers all complete lines, until an answer cannot be sent at once.
+bool Control::answer_lines(Client& client, uint64_t now_ns) {
+  while (!client.reply.is_pending()) {
+    unsigned end = 0;
+    while (end < client.length && client.line[end] != '\n') end++;
+    if (end == client.length) return client.length < kMaxLine - 1;  // no command is longer
+    client.line[end] = 0;
+    client.asked_ns = now_ns;
+    note_activity(client, now_ns);
+    if (!run_line(client, client.line)) return false;
+    for (unsigned i = end + 1; i < client.length; i++) client.line[i - end - 1] = client.line[i];
+    client.length -= end + 1;
+    // The program may have closed it meanwhile.
+    if (!client.descriptor.is_ours() || !send_reply(client, now_ns)) return false;
+  }
+  return true;
+}
+
+bool Control::send_reply(Client& client, uint64_t now_ns) {
+  size_t bytes = 0;
+  Reply::Sent sent = client.reply.send(client.descriptor.fd, &bytes);
+  if (bytes != 0) note_activity(client, now_ns);
+  return sent != Reply::Sent::kGone;
+}
+
+bool Control::run_line(Client& client, char* line) {
+  constexpr char kProve[] = "prove";
+  constexpr size_t kLength = sizeof(kProve) - 1;
+  if (text_equal(line, kProve)) return prove(client, "");
+  if (text_equal(line, kLength, kProve) && line[kLength] == ' ') return prove(client, line + kLength + 1);
+  if (client.proven) {
+    run_command(client.reply, line);
+  } else {
+    client.reply.error("permission denied: prove first that you may inspect this process (a seemalloc of this library's version does)");
+  }
+  return true;
+}
+
+// A wrong secret ends the connection: there is one guess.
+bool Control::prove(Client& client, const char* secret) {
+  if (*secret != 0) {
+    bool known = client.proof.fd >= 0 && text_equal(secret, client.secret);
+    client.proof.close();
+    client.proven = known;
+    if (known) client.reply.text("");
+    return known;
+  }
+  client.proof.close();
+  uint64_t bits[2];
+  FixedText<64> name;
+  Text(client.secret, sizeof(client.secret));
+  if (os::secret_bits(bits, sizeof(bits))) {
+    Text text(client.secret, sizeof(client.secret));
+    for (unsigned i = 0; i < 32; i++) text << "0123456789abcdef"[bits[i / 16] >> i % 16 * 4 & 15];
+    name << "seemalloc:" << client.secret;
+    int fd = os::make_memory_file(name.c_str());
+    if (fd >= 0) client.proof.set(fd);
+  }
+  if (client.proof.fd < 0) {
+    client.reply.error("permission denied: no descriptor to be had for a proof");
+    return true;
+  }
+  FixedText<16> number;
+  number << client.proof.fd;
+  client.reply.text(number);
+  return true;
+}
+
+// ---- the rounds of the helper thread ----
+
+void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
+  constexpr unsigned kPolls = kClients + 3;
+  os::Poll polls[kPolls];
+  for (unsigned i = 0; i < kClients; i++) {
+    polls[i] = os::Poll{clients_[i].descriptor.fd, false, false, false, clients_[i].reply.is_pending()};
+  }
+  bool accepting = os::monotonic_ns() >= accept_again_ns_;
+  polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};  // negative descriptors are skipped
+  polls[kClients + 1] = stalls.wanted();
+  polls[kClients + 2] = wake_up.wanted();
+  bool any_open = false;
+  for (const os::Poll& poll : polls) any_open |= poll.fd >= 0;
+  bool has_waited = !any_open && timeout_ns != 0 && os::futex_wait(&interrupted_, 0, timeout_ns);
+  if (!has_waited) os::poll_ready(polls, kPolls, timeout_ns);
+  interrupted_.store(0, std::memory_order_relaxed);
+  stalls.note(polls[kClients + 1]);
+  wake_up.note(polls[kClients + 2]);
+  for (unsigned i = 0; i < kClients; i++) clients_[i].ready = polls[i].ready;
+  listener_ready_ = polls[kClients].ready;
+}
+
+void Control::interrupt() {
+  os::Descriptor listener = listener_;
+  if (listener.is_ours()) os::stop_listening(listener.fd);
+  interrupted_.store(1, std::memory_order_relaxed);
+  os::futex_wake(&interrupted_, 1);
+}
+
+void Control::serve() {
+  uint64_t now_ns = os::monotonic_ns();
+  for (Client& client : clients_) {
+    if (client.descriptor.fd >= 0 && !serve_client(client, now_ns)) let_go(client);
+  }
+  if (listener_ready_ && listener_.is_ours()) accept_client();
+}
+
+}  // namespace seemalloc

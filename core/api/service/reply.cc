@@ -1,0 +1,70 @@
+#include "core/api/service/reply.h"
+
+#include "core/base/check.h"
+#include "core/os/os.h"
+#include "core/os/socket.h"
+
+namespace seemalloc {
+
+namespace {
+constexpr long kWouldBlock = -11;  // -EAGAIN
+}
+
+void Reply::text_of(const char* text, size_t bytes) {
+  DCHECK(!is_pending());
+  Text head(head_, sizeof(head_));
+  head << "ok " << uint64_t{bytes} << "\n";
+  head.append(text, bytes);
+  CHECK(!head.truncated());
+  head_bytes_ = head.size();
+}
+
+void Reply::error(const char* what, const char* detail) {
+  DCHECK(!is_pending());
+  Text head(head_, sizeof(head_));
+  head << "error " << what << detail;
+  head.end_line();
+  head_bytes_ = head.size();
+}
+
+void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
+  DCHECK(!is_pending());
+  // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork happened.
+  mapped_bytes_ = mapped_bytes;
+  bytes_ = bytes;
+  memory_ = memory;
+  Text head(head_, sizeof(head_));
+  head << "ok " << uint64_t{bytes} << "\n";
+  head_bytes_ = head.size();
+}
+
+void Reply::memory(MappedText& memory, size_t bytes) {
+  size_t mapped_bytes = memory.bytes();
+  long_answer(memory.release(), mapped_bytes, bytes);
+}
+
+void Reply::profile(const ProfileBytes& profile) { long_answer(profile.data, profile.mapped_bytes, profile.bytes); }
+
+Reply::Sent Reply::send(int fd, size_t* bytes) {
+  *bytes = 0;
+  while (sent_ < head_bytes_ + bytes_) {
+    bool of_head = sent_ < head_bytes_;
+    const char* from = of_head ? head_ + sent_ : memory_ + (sent_ - head_bytes_);
+    long sent = os::send_now(fd, from, of_head ? head_bytes_ - sent_ : head_bytes_ + bytes_ - sent_);
+    if (sent == kWouldBlock) return Sent::kSome;
+    if (sent < 0) return Sent::kGone;
+    sent_ += static_cast<size_t>(sent);
+    *bytes += static_cast<size_t>(sent);
+  }
+  clear();
+  return Sent::kAll;
+}
+
+void Reply::clear() {
+  char* memory = memory_;
+  memory_ = nullptr;
+  if (memory != nullptr) os::unmap(memory, mapped_bytes_, os::Reason::kReport);
+  head_bytes_ = bytes_ = sent_ = mapped_bytes_ = 0;
+}
+
+}  // namespace seemalloc

@@ -1,0 +1,353 @@
+#include "core/api/service/report.h"
+
+#include "core/api/dumps/dump.h"
+#include "core/api/helper/helper.h"
+#include "core/api/malloc/other_names.h"
+#include "core/api/sampling/sampling.h"
+#include "core/api/service/json.h"
+#include "core/api/service/socket_place.h"
+#include "core/base/options.h"
+#include "core/heap/holes.h"
+#include "core/heap/pressure.h"
+#include "core/heap/residency.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/arena.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/os/process.h"
+#include "core/pages/backing.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_map.h"
+#include "core/pages/purge.h"
+#include "core/pages/refaults.h"
+#include "core/profile/sampling/square_root.h"
+
+namespace seemalloc {
+
+namespace {
+
+// Makes the parts add up to the process's resident memory. They were counted one after the other while the program ran,
+// and the kernel reports pages as resident that it does not count in RSS: pages that were only ever read (the zero
+// page). Both errors are mostly in live blocks.
+void reconcile(MemoryReport& r, size_t resident_files) {
+  size_t most = minus(r.rss, resident_files), ours = r.live + r.cached + r.fragmentation + r.metadata;
+  if (r.rss != 0 && ours > most) {
+    size_t excess = ours - most;
+    r.uncertain += excess;
+    ours = most;
+    for (size_t* part : {&r.live, &r.cached, &r.fragmentation, &r.metadata}) {
+      size_t cut = excess < *part ? excess : *part;
+      *part -= cut;
+      excess -= cut;
+    }
+  }
+  if (r.dirty > r.cached) r.dirty = r.cached;
+  r.not_ours = minus(r.rss, ours);
+}
+
+}  // namespace
+
+MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
+  pages::PageStatistics regions = pages::page_statistics();
+  pages::HugeStatistics huge = pages::huge_statistics();
+  MemoryReport r{};
+  os::ResidentSet resident = os::resident_set();
+  r.rss = resident.bytes;
+  r.live_allocated = s.live_bytes;
+  r.dirty = regions.dirty_bytes + huge.cached_bytes;
+  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
+  size_t python_names = python_name_bytes();
+  r.metadata = pages::record_bytes(regions.regions) + python_names;
+  r.mapped += python_names;
+  if (!with_residency) return r;
+  heap::Residency parts = heap::residency(s);
+  constexpr double kErrors = 3;  // standard errors
+  r.live = parts.live;
+  r.dirty = parts.dirty;
+  r.unused = parts.unused;
+  r.cached = parts.cached + parts.dirty + parts.unused;
+  r.fragmentation = parts.fragmentation;
+  r.uncertain = parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
+  r.told = parts.told;
+  reconcile(r, resident.file_bytes);
+  if (r.rss != 0 && r.uncertain > r.rss) r.uncertain = r.rss;
+  return r;
+}
+
+void write_memory_json(Text& out, const heap::Statistics& statistics, bool with_residency) {
+  MemoryReport r = memory_report(statistics, with_residency);
+  JsonObject object(out);
+  object.put("rss", r.rss).put("peak_rss", os::peak_resident_set_bytes());
+  if (with_residency) {
+    object.put("live", r.live)
+        .put("cached", r.cached)
+        .put("fragmentation", r.fragmentation)
+        .put("not_ours", r.not_ours)
+        .put("unused", r.unused)
+        .put("uncertain", r.uncertain)
+        .put("pages_refused", uint64_t{!r.told});
+  }
+  object.put("metadata", r.metadata)
+      .put("mapped", r.mapped)
+      .put("live_allocated", r.live_allocated)
+      .put("dirty", r.dirty);
+}
+
+namespace {
+
+void write_sampling(Text& out) {
+  SamplingReport r = sampling_report();
+  JsonObject(out)
+      .put("interval", options::get(options::Id::sample))
+      .put("samples", r.samples)
+      .put("live_samples", r.live_samples)
+      .put("dropped", r.dropped)
+      .put("truncated", r.truncated)
+      .put("broken", r.broken)
+      .put("stacks", r.stacks)
+      .put("stretched", r.stretched)
+      .put("estimate", r.estimate_bytes)
+      .put("estimate_stderr", r.estimate_stderr_bytes)
+      .put("requested", r.requested_bytes)
+      .put("requested_stderr", r.requested_stderr_bytes);
+}
+
+// One object for each call and reason that has occurred.
+void write_calls(Text& out) {
+  JsonArray array(out);
+  for (unsigned i = 0; i < os::kCalls * os::kReasons; i++) {
+    os::Call call = static_cast<os::Call>(i / os::kReasons);
+    os::Reason reason = static_cast<os::Reason>(i % os::kReasons);
+    os::CallCount c = os::call_count(call, reason);
+    if (c.calls == 0) continue;
+    JsonObject(array.next())
+        .put("call", os::call_name(call))
+        .put("reason", os::reason_name(reason))
+        .put("calls", c.calls)
+        .put("bytes", c.bytes)
+        .put("refused", c.refused)
+        .put("ns", c.ns);
+  }
+}
+
+void write_locks(Text& out) {
+  LockWaits shared = shared_lock_waits(), owner = owner_lock_waits();
+  JsonObject(out)
+      .put("shared_short_waits", shared.short_waits)
+      .put("shared_waits", shared.waits)
+      .put("shared_wait_ns", shared.wait_ns)
+      .put("heap_short_waits", owner.short_waits)
+      .put("heap_waits", owner.waits)
+      .put("heap_wait_ns", owner.wait_ns);
+}
+
+void write_spans(Text& out, const heap::SpanStatistics& s) {
+  pages::PageStatistics regions = pages::page_statistics();
+  JsonObject(out)
+      .put("owned", s.owned)
+      .put("owned_bytes", s.owned_bytes)
+      .put("central", s.central)
+      .put("central_bytes", s.central_bytes)
+      .put("empty", s.empty)
+      .put("empty_bytes", s.empty_bytes)
+      .put("sampled", s.sampled)
+      .put("sampled_bytes", s.sampled_bytes)
+      .put("cached_large", s.cached_large)
+      .put("cached_large_bytes", s.cached_large_bytes)
+      .put("free_dirty_bytes", regions.dirty_bytes)
+      .put("free_clean_bytes", minus(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
+}
+
+void write_blocks(Text& out, const heap::Statistics& s) {
+  JsonObject(out).put("live_bytes", s.live_bytes).put("cached_bytes", s.cached_bytes).put("free_bytes", s.free_bytes).put("allocated_bytes", s.allocated_bytes);
+}
+
+void write_system(Text& out) {
+  os::Counters c = os::counters();
+  uint64_t minor = 0, major = 0;
+  os::page_faults(&minor, &major);
+  JsonObject object(out);
+  object.put("map_calls", c.map_calls)
+      .put("map_bytes", c.map_bytes)
+      .put("unmap_calls", c.unmap_calls)
+      .put("unmap_bytes", c.unmap_bytes)
+      .put("purge_calls", c.purge_calls)
+      .put("purge_bytes", c.purge_bytes)
+      .put("remap_calls", c.remap_calls)
+      .put("huge_page_calls", c.huge_page_calls)
+      .put("refused_calls", c.refused_calls)
+      .put("minor_faults", minor)
+      .put("major_faults", major);
+  write_calls(object.key("calls"));
+  pages::Refaults refaults = pages::refaults();
+  object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes).put("refault_delayed_bytes", refaults.delayed_bytes);
+}
+
+void write_purge(Text& out) {
+  pages::PurgeStatistics p = pages::purge_statistics();
+  heap::HoleCounters holes = heap::hole_counters();
+  JsonObject(out)
+      .put("mode", options::word(options::Id::purge, static_cast<uint64_t>(pages::purge_mode())))
+      .put("delay_ms", p.delay_ns / kMillisecond_ns)
+      .put("given_back", p.purged_bytes)
+      .put("postponed", p.postponed)
+      .put("hole_spans", holes.spans)
+      .put("hole_bytes", holes.purged_bytes)
+      .put("hole_refilled_bytes", holes.refilled_bytes);
+}
+
+void write_pressure(Text& out) {
+  heap::PressureStatistics p = heap::pressure_statistics();
+  JsonObject(out)
+      .put("limit", p.limit)
+      .put("usage", p.usage)
+      .put("short", uint64_t{p.now})
+      .put("times", p.times)
+      .put("rounds", p.rounds)
+      .put("purged_bytes", p.purged_bytes)
+      .put("ns", p.ns)
+      .put("waits", p.waits)
+      .put("wait_ns", p.wait_ns)
+      .put("heap", pages::backing.total_bytes())
+      .put("refusals", pages::backing.refusals());
+}
+
+void write_dumps(Text& out) {
+  DumpStatistics d = dump_statistics();
+  JsonObject(out)
+      .put("written", d.written)
+      .put("failed", d.failed)
+      .put("removed", d.removed)
+      .put("joined", d.joined)
+      .put("last_errno", static_cast<uint64_t>(d.last_error));
+}
+
+void write_classes(Text& out, const heap::Statistics& s) {
+  JsonArray array(out);
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    const heap::ClassStatistics& c = s.classes[i];
+    if (c.spans == 0 && c.live == 0) continue;  // sampled blocks are in spans of another class
+    JsonObject(array.next())
+        .put("size", uint64_t{heap::kClasses[i].bytes})
+        .put("spans", c.spans)
+        .put("live", c.live)
+        .put("cached", c.cached)
+        .put("free", c.free)
+        .put("refills", c.refills);
+  }
+}
+
+constexpr size_t kThreadRoom = 256;  // the longest object of one thread, and the end of the list
+
+struct ThreadList {
+  Text& out;
+  size_t room;
+  JsonArray array;
+  uint64_t left_out;
+};
+
+void write_thread(void* context, const heap::ThreadStatistics& t) {
+  ThreadList& list = *static_cast<ThreadList*>(context);
+  if (list.out.size() + 2 * kThreadRoom > list.room) {
+    list.left_out++;
+    return;
+  }
+  JsonObject(list.array.next())
+      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})  // the kernel may refuse to report it
+      .put("list_bytes", t.list_bytes)
+      .put("empty_bytes", t.empty_bytes)
+      .put("free_bytes", t.free_bytes)
+      .put("large_bytes", t.large_bytes)
+      .put("live_bytes", t.live_bytes)
+      .put("refills", t.refills)
+      .put("remote_frees", t.remote_frees);
+}
+
+}  // namespace
+
+// More heaps may be created between this and the writing.
+size_t threads_json_bytes() { return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes()); }
+
+void write_threads_json(Text& out, size_t room) {
+  JsonObject root(out);
+  root.put("time_ns", os::monotonic_ns());
+  uint64_t left_out = 0;
+  {
+    ThreadList list{out, room, JsonArray(root.key("threads")), 0};
+    heap::for_each_thread(write_thread, &list);
+    left_out = list.left_out;
+  }
+  root.put("left_out", left_out);
+}
+
+void write_json(Text& out, bool with_residency) {
+  heap::Statistics s = heap::statistics();
+  {
+    JsonObject root(out);
+    root.put("version", SEEMALLOC_VERSION)
+        .put("pid", static_cast<uint64_t>(os::process_id()))
+        .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns)
+        .put("time_ns", os::monotonic_ns());
+    write_memory_json(root.key("memory"), s, with_residency);
+    write_sampling(root.key("sampling"));
+    write_system(root.key("system"));
+    write_purge(root.key("purge"));
+    write_pressure(root.key("pressure"));
+    write_dumps(root.key("dumps"));
+    write_socket_json(root.key("socket"));
+    JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
+    write_locks(root.key("locks"));
+    write_spans(root.key("spans"), s.spans);
+    write_blocks(root.key("blocks"), s);
+    JsonObject(root.key("large")).put("blocks", s.large_spans).put("bytes", s.large_bytes);
+    JsonObject(root.key("realloc")).put("copies", s.copies).put("copied_bytes", s.copied_bytes);
+    write_classes(root.key("size_classes"), s);
+  }
+}
+
+namespace {
+
+// glibc's lines: numbers are ten characters wide.
+void put_glibcs(Text& out, const char* name, uint64_t value) {
+  FixedText<24> number;
+  number << value;
+  out << name << "=";
+  for (size_t i = number.size(); i < 11; i++) out << " ";
+  out << number.c_str() << "\n";
+}
+
+void print_as_glibc(Text& out, const heap::Statistics& s) {
+  struct mallinfo2 info = heap_info(s);
+  pages::HugeStatistics huge = pages::huge_statistics();
+  out << "Arena 0:\n";
+  put_glibcs(out, "system bytes     ", info.arena);
+  put_glibcs(out, "in use bytes     ", info.uordblks);
+  out << "Total (incl. mmap):\n";
+  put_glibcs(out, "system bytes     ", info.arena + info.hblkhd);
+  put_glibcs(out, "in use bytes     ", info.uordblks + info.hblkhd);
+  put_glibcs(out, "max mmap regions ", huge.most_spans);
+  put_glibcs(out, "max mmap bytes   ", huge.most_bytes);
+}
+
+}  // namespace
+
+void print_statistics() {
+  heap::Statistics s = heap::statistics();
+  MemoryReport r = memory_report(s, true);
+  FixedText<2048> text;
+  auto row = [&text](const char* name, size_t bytes) { text << name << uint64_t{bytes} << "\n"; };
+  text << "seemalloc " SEEMALLOC_VERSION ", bytes:\n";
+  row("resident                ", r.rss);
+  row("  live                  ", r.live);
+  row("  cached                ", r.cached);
+  row("  fragmentation         ", r.fragmentation);
+  row("  metadata              ", r.metadata);
+  row("  not ours              ", r.not_ours);
+  row("  each within           ", r.uncertain);
+  row("allocated to the program ", r.live_allocated);
+  row("mapped                  ", r.mapped);
+  print_as_glibc(text, s);
+  os::write_stderr(text.c_str(), text.size());
+}
+
+}  // namespace seemalloc

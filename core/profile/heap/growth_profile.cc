@@ -1,0 +1,132 @@
+#include "core/profile/heap/growth_profile.h"
+
+#include <atomic>
+
+#include "core/base/compiler.h"
+#include "core/base/text.h"
+#include "core/os/scratch.h"
+#include "core/profile/heap/records.h"
+#include "core/profile/pprof/profile_encoder.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+struct GrowthSite {
+  uint64_t hash;
+  const InternedStack* stack;
+  std::atomic<uint64_t> times, bytes;
+
+  void add(uint64_t more_times, uint64_t more_bytes) {
+    times.fetch_add(more_times, std::memory_order_relaxed);
+    bytes.fetch_add(more_bytes, std::memory_order_relaxed);
+  }
+};
+
+constinit InternTable<GrowthSite> sites;
+constinit GrowthSite stackless{};
+constinit std::atomic<uint64_t> refused_times{0};
+constinit std::atomic<bool> begun{false};
+
+GrowthSite* make_site(const Stack& stack, uint64_t hash) {
+  if (sites.size() >= kMostGrowthStacks) return nullptr;
+  const InternedStack* interned = records.stacks.intern(stack, hash);
+  if (interned == nullptr) return nullptr;
+  auto equal = [&](const GrowthSite& known) { return known.stack == interned; };
+  auto make = [&]() -> GrowthSite* {
+    auto* fresh = static_cast<GrowthSite*>(os::arena_allocate(sizeof(GrowthSite), alignof(GrowthSite)));
+    if (fresh == nullptr) return nullptr;
+    fresh->hash = hash;
+    fresh->stack = interned;
+    return fresh;
+  };
+  return sites.find_or_insert(hash, equal, make);
+}
+
+}  // namespace
+
+void growth_profile_notes(const Notes& notes) {
+  GrowthTotals totals = growth_totals();
+  FixedText<400> text;
+  text << "heap growth: " << totals.bytes << " bytes obtained from the OS in " << totals.times
+       << " pieces (exact); memory returned since then is not subtracted";
+  notes.add(text);
+  text.clear();
+  text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times << " pieces with a truncated stack, "
+       << totals.broken_times << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
+       << totals.stackless_times << " pieces (the first of the process; those at more than " << uint64_t{kMostGrowthStacks}
+       << " stacks; " << totals.refused_times << " for lack of memory)";
+  notes.add(text);
+}
+
+namespace {
+GrowthRow read_site(const GrowthSite& site) {
+  const InternedStack* stack = site.stack;
+  return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, site.times.load(std::memory_order_relaxed),
+          site.bytes.load(std::memory_order_relaxed)};
+}
+
+}  // namespace
+
+SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t times, size_t max_depth) {
+  GrowthSite* site = nullptr;
+  if (begun.load(std::memory_order_relaxed)) {
+    Stack stack;
+    capture_stack(&stack, max_depth);
+    uint64_t hash = hash_stack(stack);
+    site = sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
+    if (site == nullptr) site = make_site(stack, hash);
+    if (site == nullptr && sites.size() < kMostGrowthStacks) refused_times.fetch_add(times, std::memory_order_relaxed);
+  }
+  begun.store(true, std::memory_order_relaxed);
+  (site != nullptr ? *site : stackless).add(times, bytes);
+}
+
+GrowthTotals growth_totals() {
+  GrowthTotals totals{};
+  totals.stackless_times = totals.times = stackless.times.load(std::memory_order_relaxed);
+  totals.stackless_bytes = totals.bytes = stackless.bytes.load(std::memory_order_relaxed);
+  totals.refused_times = refused_times.load(std::memory_order_relaxed);
+  sites.for_each([&](const GrowthSite& site) {
+    uint64_t times = site.times.load(std::memory_order_relaxed);
+    totals.times += times;
+    totals.bytes += site.bytes.load(std::memory_order_relaxed);
+    if (site.stack->truncated) totals.truncated_times += times;
+    if (site.stack->broken) totals.broken_times += times;
+    totals.stacks++;
+  });
+  return totals;
+}
+
+void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context) {
+  auto visit = [&](const GrowthSite& site) {
+    GrowthRow row = read_site(site);
+    if (row.times != 0) f(context, row);
+  };
+  sites.for_each(visit);
+  visit(stackless);
+}
+
+namespace {
+void write_row(void* encoder, const GrowthRow& row) {
+  int64_t values[] = {static_cast<int64_t>(row.times), static_cast<int64_t>(row.bytes)};
+  static_cast<ProfileEncoder*>(encoder)->row(row.return_addresses, row.depth, values, nullptr, 0);
+}
+}  // namespace
+
+bool growth_profile_to_buffer(Buffer* out) {
+  *out = Buffer{};
+  static constexpr ValueType kTypes[] = {{"growth_objects", "count"}, {"growth_space", "bytes"}};
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
+  if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
+  growth_profile_notes(encoder.notes());
+  for_each_growth(write_row, &encoder);
+  return encoder.finish(out);
+}
+
+void lock_growth_for_fork() { sites.lock_all(); }
+void unlock_growth_after_fork() { sites.unlock_all(); }
+
+}  // namespace seemalloc::profile
