@@ -8,6 +8,7 @@
 #include "core/api/malloc/next_function.h"
 #include "core/base/compiler.h"
 #include "core/profile/code/unloaded.h"
+#include "core/profile/heap/records.h"
 #include "core/profile/python/python.h"
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
@@ -20,7 +21,7 @@ constinit NextFunction<Close> next_dlclose;
 
 void look_at_modules(bool just_gone) {
   const profile::OtherStacks* of_cpu = lock_cpu_stacks();
-  profile::look_at_modules(just_gone, of_cpu);
+  profile::look_at_modules(just_gone, profile::records.stacks, of_cpu);
   if (of_cpu != nullptr) unlock_cpu_stacks();
 }
 

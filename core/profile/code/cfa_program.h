@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/profile/code/dwarf_cursor.h"
-#include "core/profile/code/eh_frame.h"
+#include "core/profile/code/row.h"
 
 namespace seemalloc::profile {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/profile/code/modules.h"
+#include "core/profile/code/module.h"
 
 namespace seemalloc::profile {
 

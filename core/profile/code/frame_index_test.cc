@@ -15,6 +15,7 @@
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/profile/code/eh_frame.h"
+#include "core/profile/code/modules.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -8,6 +8,7 @@
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/scratch.h"
+#include "core/profile/code/modules.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -8,8 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
-#include "core/profile/code/modules.h"
+#include "core/profile/code/module.h"
 
 namespace seemalloc::profile {
 

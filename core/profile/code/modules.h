@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/profile/code/module.h"
+
 struct link_map;
 
 namespace seemalloc::profile {
@@ -16,21 +18,6 @@ namespace seemalloc::profile {
 // How often a module was unloaded while recorded stacks contained its code (unloaded.h). Information cached earlier
 // about code at its addresses may then be about another module.
 extern std::atomic<uint64_t> unload_count;
-
-struct FrameIndex;
-
-struct Module {
-  uintptr_t start = 0;
-  uintptr_t end = 0;
-  uintptr_t eh_frame_header = 0;  // 0: the module has none
-  const FrameIndex* frame_index = nullptr;  // replaces the header in a static program
-  uintptr_t tables_start = 0;     // the header and .eh_frame are in [tables_start, tables_end)
-  uintptr_t tables_end = 0;
-  uint64_t identity = 0;          // well-mixed hash; differs between modules that are loaded at the same time
-  bool main_program = false;
-  bool permanent = false;  // the main program, the C library or this one: never unloaded
-  bool at_start = false;   // permanent, or loaded with the program: the dynamic linker never unloads these
-};
 
 // Returns false if `pc` is in no known module: generated code, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);

@@ -11,7 +11,6 @@
 #include "core/os/process.h"
 #include "core/os/sandbox.h"
 #include "core/profile/code/modules.h"
-#include "core/profile/heap/records.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {
@@ -109,20 +108,26 @@ size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
   return folder + bytes;
 }
 
-bool any_in(const Loaded& code, const OtherStacks* others) {
-  return (others != nullptr && others->any_in({code.start, code.limit, 0})) || records.stacks.any_in(code.start, code.limit);
+struct AllStacks {
+  StackTable& table;
+  const OtherStacks* others;
+};
+
+bool any_in(const Loaded& code, const AllStacks& stacks) {
+  const OtherStacks* others = stacks.others;
+  return (others != nullptr && others->any_in({code.start, code.limit, 0})) || stacks.table.any_in(code.start, code.limit);
 }
 
-void move_stacks_locked(const Loaded& code, const char* path, const OtherStacks* others) {
-  if (!any_in(code, others)) return;
+void move_stacks_locked(const Loaded& code, const char* path, const AllStacks& stacks) {
+  if (!any_in(code, stacks)) return;
   char full[4096];
   size_t bytes = full_path(path, code.path_bytes, full, sizeof(full));
   UnloadedCode* known = bytes != 0 ? find_locked(code, full, bytes) : nullptr;
   if (known == nullptr && bytes != 0) known = make_locked(code, full, bytes);
   if (known == nullptr || known->times == kMostTimes) return count_unmoved();
   known->times++;
-  if (others != nullptr) others->move({code.start, code.limit, known->start});
-  records.stacks.move_code(code.start, code.limit, known->start);
+  if (stacks.others != nullptr) stacks.others->move({code.start, code.limit, known->start});
+  stacks.table.move_code(code.start, code.limit, known->start);
   // Pairs with find_module(): a thread that remembers a stack with the new count sees the moved stacks.
   unload_count.fetch_add(1, std::memory_order_release);
 }
@@ -189,7 +194,7 @@ void forget_gone(List& list) {
   list.codes.set_size(kept);
 }
 
-void look_locked(bool just_gone, const OtherStacks* others) {
+void look_locked(bool just_gone, const AllStacks& stacks) {
   List &before = list(current), &now = list(1 - current);
   Look look{&now, false, false, os::is_limited()};
   now.clear();
@@ -207,8 +212,8 @@ void look_locked(bool just_gone, const OtherStacks* others) {
     const Loaded& code = before.codes[i];
     if (!code.gone) continue;
     if (!code.overlaid || just_gone) {
-      move_stacks_locked(code, before.path(code), others);
-    } else if (any_in(code, others)) {
+      move_stacks_locked(code, before.path(code), stacks);
+    } else if (any_in(code, stacks)) {
       count_unmoved();
     }
   }
@@ -229,10 +234,10 @@ bool lock_soon() {
 
 void count_unmoved() { without_room.fetch_add(1, std::memory_order_relaxed); }
 
-void look_at_modules(bool just_gone, const OtherStacks* others) {
-  if (records.stacks.size() == 0 && others == nullptr) return;
+void look_at_modules(bool just_gone, StackTable& table, const OtherStacks* others) {
+  if (table.size() == 0 && others == nullptr) return;
   if (!lock_soon()) return count_unmoved();
-  look_locked(just_gone, others);
+  look_locked(just_gone, {table, others});
   lock.unlock();
 }
 

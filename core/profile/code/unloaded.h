@@ -18,6 +18,7 @@
 
 #include "core/profile/code/build_id.h"
 #include "core/profile/sampling/moved_code.h"
+#include "core/profile/sampling/stack_table.h"
 
 namespace seemalloc::profile {
 
@@ -48,10 +49,11 @@ struct OtherStacks {
   void (*move)(const MovedCode& code);
 };
 
-// Compares the loaded modules with those of the last call, and moves the stacks of modules unloaded since then.
+// Compares the loaded modules with those of the last call, and moves the stacks of modules unloaded since then, in the
+// table and in others.
 // `just_gone`: the missing modules were loaded until a moment ago, so a module that overlaps them has no stacks yet.
 // Otherwise the stacks of an overlapped module are not moved but counted. `others` may be null.
-void look_at_modules(bool just_gone, const OtherStacks* others = nullptr);
+void look_at_modules(bool just_gone, StackTable& table, const OtherStacks* others);
 // Counts a failure to move stacks.
 void count_unmoved();
 

@@ -130,8 +130,8 @@ TEST(MoveCode, BesideThoseWhoInternAndRead) {
 TEST(Unloading, NothingHappensWhereNothingGoes) {
   intern(records.stacks, stack_of({1, 2, 3}));  // otherwise it returns at once
   size_t before = unloaded().size();
-  look_at_modules(false);
-  look_at_modules(true);
+  look_at_modules(false, records.stacks, nullptr);
+  look_at_modules(true, records.stacks, nullptr);
   EXPECT_EQ(unloaded().size(), before);
 }
 
@@ -157,9 +157,9 @@ class Library {
 };
 
 void close_it(void* handle) {
-  look_at_modules(false);
+  look_at_modules(false, records.stacks, nullptr);
   dlclose(handle);
-  look_at_modules(true);
+  look_at_modules(true, records.stacks, nullptr);
 }
 
 // libstdc++ was loaded with this program. The dynamic linker may unload a module that dlopen() loaded.
@@ -252,11 +252,11 @@ TEST(Unloading, WhatWentUnseenIsFoundLater) {
   void* handle = nullptr;
   const InternedStack* stack = library.in_a_stack(&handle);
   ASSERT_NE(stack, nullptr);
-  look_at_modules(false);
+  look_at_modules(false, records.stacks, nullptr);
   std::vector<uintptr_t> before = pcs_of(*stack);
   dlclose(handle);
   EXPECT_EQ(pcs_of(*stack), before);
-  look_at_modules(false);
+  look_at_modules(false, records.stacks, nullptr);
   EXPECT_TRUE(is_unloaded_code(stack->pcs()[0]));
 }
 
@@ -267,14 +267,14 @@ TEST(Unloading, StacksOfWhatHasComeUnseenAreLeftToIt) {
   void* handle = nullptr;
   const InternedStack* stack = first.in_a_stack(&handle);
   ASSERT_NE(stack, nullptr);
-  look_at_modules(false);
+  look_at_modules(false, records.stacks, nullptr);
   std::vector<uintptr_t> before = pcs_of(*stack);
   uint64_t count = unloaded_without_room();
   dlclose(handle);
   second.in_a_stack(&handle);
   Module module;
   if (!find_module(before[0], &module)) GTEST_SKIP() << "the system loads it elsewhere";
-  look_at_modules(false);
+  look_at_modules(false, records.stacks, nullptr);
   EXPECT_EQ(pcs_of(*stack), before);
   EXPECT_EQ(unloaded_without_room(), count + 1);
   close_it(handle);
@@ -288,7 +288,7 @@ TEST(Unloading, NobodyWaitsForLong) {
   ASSERT_NE(stack, nullptr);
   uint64_t count = unloaded_without_room();
   lock_unloaded_for_fork();  // as fork does; no thread waits forever
-  std::thread([] { look_at_modules(false); }).join();
+  std::thread([] { look_at_modules(false, records.stacks, nullptr); }).join();
   unlock_unloaded_after_fork();
   EXPECT_EQ(unloaded_without_room(), count + 1);
   close_it(handle);

@@ -7,14 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/profile/heap/sample_totals.h"
 #include "core/profile/pprof/buffer.h"
 #include "core/profile/pprof/notes.h"
+#include "core/profile/sampling/sample_id.h"
 #include "core/profile/sampling/stack.h"
 
 namespace seemalloc::profile {
-
-// Handle of one sampled block that is alive; 0: not recorded.
-using SampleId = uint32_t;
 
 struct Allocation {
   size_t requested_bytes;  // bytes that the program requested
@@ -53,19 +52,6 @@ inline void record_free(SampleId id) { record_free(nullptr, id); }
 // Records that a sampled block was resized in place. Live bytes follow; allocated totals do not change.
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes);
 
-struct SampleTotals {
-  uint64_t samples;          // recorded since the process started
-  uint64_t live_samples;     // not yet freed
-  uint64_t dropped;          // lost for lack of memory
-  uint64_t stacks;           // distinct stacks of samples
-  // Of `samples`: those whose stack is truncated, or could not be unwound to its end.
-  uint64_t truncated_samples, broken_samples;
-  // Unbiased estimates of all allocations, with weights 1/(1-exp(-allocated/interval)).
-  double alloc_objects, alloc_bytes, inuse_objects, inuse_bytes;
-  double alloc_bytes_stderr;  // standard error of alloc_bytes
-  double inuse_bytes_stderr;  // likewise
-  double inuse_requested_bytes, inuse_requested_bytes_stderr;  // requested bytes of live blocks
-};
 SampleTotals sample_totals();
 
 // The destination of a profile. write() returns false if it failed; then writing stops.

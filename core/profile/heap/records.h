@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/profile/heap/heap_profile.h"
+#include "core/profile/heap/sample_totals.h"
 #include "core/profile/sampling/bucket_table.h"
 #include "core/profile/sampling/deaths.h"
 #include "core/profile/sampling/live_table.h"

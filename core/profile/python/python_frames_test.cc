@@ -14,6 +14,7 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/os/os.h"
+#include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/pprof/decoder_for_test.h"

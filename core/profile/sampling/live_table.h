@@ -16,8 +16,8 @@
 #include "core/base/compiler.h"
 #include "core/base/units.h"
 #include "core/os/lock.h"
-#include "core/profile/heap/heap_profile.h"
 #include "core/profile/sampling/bucket_table.h"
+#include "core/profile/sampling/sample_id.h"
 
 namespace seemalloc::profile {
 

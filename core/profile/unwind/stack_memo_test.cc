@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
+#include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/unwind/unwind.h"
