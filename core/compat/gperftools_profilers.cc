@@ -14,6 +14,7 @@
 #include "core/api/dumps/profile_kinds.h"
 #include "core/api/helper/helper.h"
 #include "core/api/malloc/block_calls.h"
+#include "core/api/malloc/may_lock.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/foreign_options.h"
 #include "core/api/settings/runtime_options.h"

@@ -3,8 +3,8 @@
 // well.
 //
 // Threads: any.
-#include "core/api/dumps/dump.h"
 #include "core/api/malloc/block_calls.h"
+#include "core/api/service/exit_files.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
 #include "core/compat/mallctl.h"

@@ -1,6 +1,6 @@
 #include "core/compat/stats_snapshot.h"
 
-#include "core/api/helper/helper.h"
+#include "core/api/malloc/process.h"
 #include "core/api/service/report.h"
 #include "core/heap/statistics.h"
 #include "core/os/calls.h"
@@ -49,7 +49,7 @@ void take_snapshot(Snapshot* out) {
   n.resident = n.active() + n.free_dirty + n.metadata;
   if (report.rss != 0) n.resident = smaller(n.resident, report.rss);
   n.threads = s.live_heaps;
-  n.uptime_ns = helper_uptime_ns();
+  n.uptime_ns = uptime_ns();
   count_purges(n);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     n.classes[i] = {s.classes[i].live, s.classes[i].cached + s.classes[i].free, s.classes[i].spans};

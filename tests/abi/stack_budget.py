@@ -78,7 +78,7 @@ POINTERS = {
     "free_foreign": [],      # another allocator's free
     "meet_other_allocators": [512],  # glibc's mallopt; its first malloc as a whole needs 360
     "foreign_usable_bytes": [],
-    "reallocate_foreign": [],
+    "reallocate_foreign": ["allocate_slow", "allocate_large_slow"],
 }
 # Tables of pointers are data; [] stands for a call that is not made while malloc runs, or that leads out of the
 # library. The values below are the stack that functions of other libraries need, in bytes below the call
@@ -124,7 +124,7 @@ INNER_ENDS = {
     ("profile::note_death", "profile::find_death_by_walk"): (0, "inner calls have no recorder"),
     ("record_call", "call_stack"): (0, "not traced"),
     ("look", "heap::look_at_pressure"): (0, "does not look"),
-    ("Attempt::failed", "dump_by_prefix"): (0, "MayFail"),
+    ("Attempt::failed", "dump_at_limit"): (0, "MayFail"),
     ("Attempt::failed", "fatal_text"): (0, "MayFail"),
     ("Attempt::failed", "dump_after_failure"): (0, "MayFail"),
 }

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 
 namespace seemalloc {
@@ -71,10 +72,6 @@ struct CpuReport {
   uint64_t interrupts, evictions;
 };
 CpuReport cpu_report();
-
-// Called when the calling thread has got its heap, and when it is about to end.
-void cpu_profiler_meets_thread();
-void cpu_profiler_loses_thread();
 
 // The stacks of the profile, so that those with frames in an unloaded module can be rewritten. They do not change until
 // they are unlocked. Null: there are none, or the lock was not available soon enough; then there is nothing to unlock.

@@ -5,10 +5,13 @@
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/dump_ring.h"
-#include "core/api/helper/helper.h"
+#include "core/api/malloc/may_lock.h"
+#include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
+#include "core/api/settings/runtime_options.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/pages/backing.h"
 
 namespace seemalloc {
@@ -82,13 +85,6 @@ void ask(unsigned bits) {
 
 }  // namespace
 
-void dump_options_read() {
-  dump_names_begin();
-  for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval, Id::dump_time_interval}) {
-    dump_option_changed(id);
-  }
-}
-
 void dump_option_changed(Id id) {
   if (id == Id::dump_alloc_interval) rules.set_alloc_interval(options::get(id));
   if (id == Id::dump_inuse_interval) rules.set_inuse_interval(options::get(id), sampled_bytes_in_use());
@@ -100,7 +96,12 @@ void dump_option_changed(Id id) {
   update_armed();
 }
 
-bool may_lock() { return locks_held == 0 && !fork_holds_every_lock; }
+void dump_options_read() {
+  dump_names_begin();
+  for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval, Id::dump_time_interval}) {
+    dump_option_changed(id);
+  }
+}
 
 bool dumps_want_helper() { return dumps_armed.load(std::memory_order_relaxed); }
 
@@ -140,6 +141,17 @@ void dump_after_failure() {
   if (writing.exchange(true, std::memory_order_acquire)) return;
   write_dump(DumpReason::kFailure);
   writing.store(false, std::memory_order_release);
+}
+
+void dump_at_limit(Text& line) {
+  constexpr int kWouldDeadlock = -35;  // -EDEADLK
+  os::Scratch<FixedText<kDumpPathBytes>> path;
+  int result = !path ? kDumpNoMemory : may_lock() ? dump_by_prefix(DumpReason::kFailure, *path) : kWouldDeadlock;
+  if (result == 0) {
+    line << "heap profile: " << path->c_str();
+  } else {
+    line << "no heap profile (errno " << -result << ")";
+  }
 }
 
 void finish_dumps() {

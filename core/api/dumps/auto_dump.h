@@ -9,30 +9,16 @@
 // except the one that ends the process. No lock is held while a profile is written.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "core/api/dumps/dump_rules.h"
-#include "core/base/compiler.h"
+#include "core/api/malloc/services.h"
 #include "core/base/options.h"
 
 namespace seemalloc {
 
-// Called once the options have been read, and when one of them has been set.
-void dump_options_read();
-void dump_option_changed(options::Id id);
 // Whether the helper thread is needed from the start.
 bool dumps_want_helper();
-
-// False in a signal handler that has interrupted one of our critical sections, or between fork's handlers: taking a
-// profile needs the locks.
-bool may_lock();
-
-// True while a dump may become due.
-extern std::atomic<bool> dumps_armed SEEMALLOC_HIDDEN;
-// Called for a recorded sample, which stands for `bytes` allocated bytes (0: a block has been resized). Requests due
-// dumps, and writes them if there is no helper thread.
-void look_for_dump(uint64_t bytes);
 
 // Requests a dump for this reason. Async-signal-safe.
 void ask_for_dump(DumpReason reason);
@@ -43,12 +29,6 @@ uint64_t next_dump_tick_in_ns();
 // True while a requested dump is not yet written and counted. Threads: any.
 bool dump_is_pending();
 
-// Called when an allocation has failed, before the program learns of it: writes at once, since the thread may be about
-// to give up.
-void dump_after_failure();
 // Called when the process ends: writes requested dumps, waits for a dump in progress, and lets no other begin.
 void finish_dumps();
-// In the child of fork no thread writes, and the files belong to the parent.
-void forget_dumps_in_child();
-
 }  // namespace seemalloc

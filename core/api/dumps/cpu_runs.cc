@@ -6,11 +6,13 @@
 #include <atomic>
 
 #include "core/api/cpu/cpu_profiler.h"
+#include "core/api/dumps/asking_signal.h"
 #include "core/api/dumps/auto_dump.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/profile_kinds.h"
-#include "core/api/helper/helper.h"
+#include "core/api/malloc/may_lock.h"
+#include "core/api/malloc/services.h"
 #include "core/api/settings/foreign_options.h"
 #include "core/api/settings/runtime_options.h"
 #include "core/base/check.h"

@@ -4,13 +4,9 @@
 
 #include <atomic>
 
-#include "core/api/dumps/auto_dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/profile_kinds.h"
 #include "core/api/sampling/sampling.h"
-#include "core/api/service/mapped_text.h"
-#include "core/api/service/report.h"
-#include "core/api/settings/runtime_options.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
@@ -23,7 +19,6 @@ using options::Id;
 namespace {
 
 constexpr int kNotSupported = -95;  // -EOPNOTSUPP
-constexpr int kNameTooLong = -36;   // -ENAMETOOLONG
 
 std::atomic<unsigned> files{0};
 std::atomic<bool> warned{false};
@@ -33,16 +28,13 @@ using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
 // By the value of dump_names; null: profile.proto.
 constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text, write_jemallocs_text};
 
-using Print = void (*)();
-constinit const Print kPrintJemallocsStatistics = print_jemallocs_statistics;
-
 }  // namespace
 
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file) {
   if (os::is_special_file(path)) return os::write_special_file(path, data, bytes);
   FixedText<kDumpPathBytes + 64> beside;
   beside << path << ".tmp." << os::process_id() << "." << files.fetch_add(1, std::memory_order_relaxed);
-  if (beside.truncated()) return kNameTooLong;
+  if (beside.truncated()) return kDumpNameTooLong;
   int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
   int result = os::write_all(fd, data, bytes);
@@ -53,22 +45,13 @@ int write_file(const char* path, const char* data, size_t bytes, os::FileIdentit
   return result;
 }
 
-namespace {
-
-int count(int result) {
+int count_dump(int result) {
   (result == 0 ? written : failed).fetch_add(1, std::memory_order_relaxed);
   if (result != 0) last_error.store(-result, std::memory_order_relaxed);
   return result;
 }
 
-int write_statistics(const char* pattern, Text& path) {
-  if (!dump_name_from(pattern, path)) return kNameTooLong;
-  MappedText memory(kJsonBytes);
-  if (memory.memory() == nullptr) return kDumpNoMemory;
-  Text text(memory.memory(), memory.bytes());
-  write_json(text, true);
-  return write_file(path.c_str(), text.c_str(), text.size());
-}
+namespace {
 
 int write_kind(const ProfileKind& kind, const char* path, os::FileIdentity* identity = nullptr) {
   if (!sampling_report().available) return kNotSupported;
@@ -85,19 +68,19 @@ const ProfileKind& heap_kind() { return *find_profile_kind("heap"); }
 
 int dump_profile(const ProfileKind& kind, const char* pattern, Text* path) {
   FixedText<kDumpPathBytes> name;
-  int result = dump_name_from(pattern, name) ? write_kind(kind, name.c_str()) : kNameTooLong;
+  int result = dump_name_from(pattern, name) ? write_kind(kind, name.c_str()) : kDumpNameTooLong;
   if (path != nullptr) *path << name.c_str();
-  return count(result);
+  return count_dump(result);
 }
 
 int dump_heap_profile(const char* pattern) { return dump_profile(heap_kind(), pattern); }
 
 int write_profile(const ProfileBytes& profile, const char* pattern) {
   FixedText<kDumpPathBytes> path;
-  return count(dump_name_from(pattern, path) ? write_file(path.c_str(), profile.data, profile.bytes) : kNameTooLong);
+  return count_dump(dump_name_from(pattern, path) ? write_file(path.c_str(), profile.data, profile.bytes) : kDumpNameTooLong);
 }
 
-int write_profile_as(const ProfileBytes& profile, const char* path) { return count(write_file(path, profile.data, profile.bytes)); }
+int write_profile_as(const ProfileBytes& profile, const char* path) { return count_dump(write_file(path, profile.data, profile.bytes)); }
 
 namespace {
 constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
@@ -114,10 +97,10 @@ void say(DumpReason reason, const char* path) {
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
   uint64_t names = options::get(Id::dump_names);  // read once, so that the contents match the name
   WriteHeapDump write = kWriteHeapDump[names];
-  int result = kNameTooLong;
+  int result = kDumpNameTooLong;
   if (next_dump_name(reason, static_cast<options::DumpNames>(names), path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
   if (result == 0) say(reason, path.c_str());
-  return count(result);
+  return count_dump(result);
 }
 
 void warn_of_failed_dump(const char* what, const char* path, int result) {
@@ -125,59 +108,6 @@ void warn_of_failed_dump(const char* what, const char* path, int result) {
   FixedText<kDumpPathBytes + 128> line;
   line << what << " " << path << " could not be written (errno " << -result << ")";
   warn(line.c_str());
-}
-
-namespace {
-
-void dump_to(const char* pattern) {
-  FixedText<kDumpPathBytes> path;
-  int result = dump_profile(heap_kind(), pattern, &path);
-  warn_of_failed_dump("heap profile", path.c_str(), result);
-}
-
-// Appends the file's name to `path`, or leaves it empty.
-void dump_finally(Text& path) {
-  if (options::get(Id::dump_final) == 0) return;
-  int result = dump_by_prefix(DumpReason::kExit, path);
-  warn_of_failed_dump("heap profile", path.c_str(), result);
-  if (result != 0) path.clear();
-}
-
-void write_statistics_to(const char* pattern) {
-  FixedText<kDumpPathBytes> path;
-  int result = count(write_statistics(pattern, path));
-  warn_of_failed_dump("statistics", path.c_str(), result);
-}
-
-// Reports the bytes in use, as estimated from samples.
-void say_what_is_left(const char* profile) {
-  SamplingReport r = sampling_report();
-  FixedText<kDumpPathBytes + 256> line;
-  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error " << r.estimate_stderr_bytes << "), estimated from "
-       << r.live_samples << " samples";
-  if (*profile != 0) line << "; `seemalloc top " << profile << "` shows the call stacks";
-  warn(line.c_str());
-}
-
-}  // namespace
-
-bool dumps_at_exit() {
-  bool to_files = *options::get_text(Id::dump_at_exit) != 0 || *options::get_text(Id::stats_at_exit) != 0;
-  return to_files || options::get(Id::dump_final) != 0 || options::get(Id::leak_summary) != 0 || options::get(Id::stats_print) != 0;
-}
-
-void dump_at_exit() {
-  finish_dumps();
-  FixedText<options::kMaxTextBytes> pattern;
-  copy_text_option(Id::dump_at_exit, pattern);
-  if (pattern.size() != 0) dump_to(pattern.c_str());
-  FixedText<kDumpPathBytes> path;
-  dump_finally(path);
-  if (options::get(Id::leak_summary) != 0) say_what_is_left(path.c_str());
-  pattern.clear();
-  copy_text_option(Id::stats_at_exit, pattern);
-  if (pattern.size() != 0) write_statistics_to(pattern.c_str());
-  if (options::get(Id::stats_print) != 0) kPrintJemallocsStatistics != nullptr ? kPrintJemallocsStatistics() : print_statistics();
 }
 
 DumpStatistics dump_statistics() {

@@ -16,7 +16,8 @@ namespace seemalloc {
 struct ProfileBytes;
 struct ProfileKind;
 
-inline constexpr int kDumpNoMemory = -12;  // -ENOMEM
+inline constexpr int kDumpNoMemory = -12;     // -ENOMEM
+inline constexpr int kDumpNameTooLong = -36;  // -ENAMETOOLONG
 
 // Writes the heap profile to `pattern` with %p (process id), %n (number of the dump), %t (time) and %% replaced. 0 or
 // -errno.
@@ -35,19 +36,11 @@ int write_file(const char* path, const char* data, size_t bytes, os::FileIdentit
 // libraries run, and may cause dumps, before ours.
 __attribute__((weak, visibility("hidden"))) int write_gperftools_text(const char* path, os::FileIdentity* file);
 __attribute__((weak, visibility("hidden"))) int write_jemallocs_text(const char* path, os::FileIdentity* file);
-// jemalloc's statistics, for the option stats_print. Null except in libseemalloc_compat: those of malloc_stats() are
-// printed.
-__attribute__((weak, visibility("hidden"))) void print_jemallocs_statistics();
 // Writes the heap profile to a file named after dump_prefix (dump_names.h). *file identifies the written file.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
 
 // Unless `result` is 0, prints a warning on stderr, the first time.
 void warn_of_failed_dump(const char* what, const char* path, int result);
-
-// Writes the files that the options request at exit.
-void dump_at_exit();
-// Whether the options request output at exit. Takes no lock.
-bool dumps_at_exit();
 
 struct DumpStatistics {
   uint64_t written, failed;
@@ -56,6 +49,8 @@ struct DumpStatistics {
   int last_error;    // errno of the last failed one; 0: none has failed
 };
 DumpStatistics dump_statistics();
+// Counts a file that was written (0) or not (-errno), and returns the result.
+int count_dump(int result);
 void count_removed_dumps(unsigned files);
 void count_joined_dumps(unsigned dumps);
 

@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "core/api/dumps/auto_dump.h"
 #include "core/api/helper/helper.h"
 #include "core/api/malloc/fork.h"
+#include "core/api/malloc/may_lock.h"
 #include "core/api/malloc/next_function.h"
 #include "core/base/compiler.h"
 #include "core/base/units.h"

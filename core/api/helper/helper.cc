@@ -7,13 +7,16 @@
 #include <atomic>
 
 #include "core/api/cpu/cpu_profiler.h"
+#include "core/api/dumps/asking_signal.h"
 #include "core/api/dumps/auto_dump.h"
 #include "core/api/dumps/cpu_runs.h"
 #include "core/api/dumps/dump.h"
+#include "core/api/malloc/may_lock.h"
 #include "core/api/malloc/process.h"
 #include "core/api/malloc/slow_path.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/control.h"
+#include "core/api/service/exit_files.h"
 #include "core/api/service/socket_place.h"
 #include "core/api/service/stall_watch.h"
 #include "core/api/service/trace.h"
@@ -75,7 +78,6 @@ std::atomic<bool> exiting{false};
 constinit Control control;
 constinit StallWatch stalls;
 constinit WakeUp wake_up;
-uint64_t loaded_ns = 0;
 int loaded_process = 0;
 std::atomic<unsigned> frees_in_child{0};
 
@@ -94,7 +96,7 @@ uint64_t next_wait_ns() {
 void set_baseline_if_due() {
   static bool done = false;
   uint64_t after = options::get(options::Id::baseline_after);
-  if (done || after == 0 || helper_uptime_ns() < after * kMillisecond_ns) return;
+  if (done || after == 0 || uptime_ns() < after * kMillisecond_ns) return;
   set_profile_baseline();
   done = true;
 }
@@ -206,21 +208,6 @@ SEEMALLOC_COLD void start_helper() {
 
 }  // namespace
 
-bool take_asking_signal(int signal, void (*handler)(int)) {
-  struct sigaction old {}, action {};
-  if (!os::get_action(signal, &old) || old.sa_handler != SIG_DFL) return false;
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigfillset(&action.sa_mask);
-  return os::set_action(signal, action);
-}
-
-bool takes_blocked_signal(int signal, void (*handler)(int)) {
-  struct sigaction now {};
-  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) || now.sa_handler != handler) return false;
-  return os::take_signal(signal);
-}
-
 void start_helper_if_due() {
   if (SEEMALLOC_LIKELY(helper.load(std::memory_order_relaxed) != Helper::kNone)) return;
   bool child_waits = cpu_run_in_child_is_due();
@@ -235,7 +222,6 @@ void start_helper_for_work() {
 }
 
 void start_helper_at_load() {
-  loaded_ns = os::monotonic_ns();
   loaded_process = os::process_id();
   if (os::is_limited()) return;
   if (dump_signal() != 0 && !take_asking_signal(dump_signal(), on_dump_signal)) {
@@ -341,8 +327,6 @@ void helper_comes_back(uint64_t pause_ns) {
   start_helper();
 }
 
-uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
-
 namespace {
 // Called in a child of fork that frees inherited blocks and allocates nothing. A child that frees little may be about
 // to call exec.
@@ -370,7 +354,6 @@ void forget_helper_in_child() {
   is_to_come_back.store(false, std::memory_order_relaxed);
   not_before_ns.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
-  loaded_ns = os::monotonic_ns();
   helper.store(Helper::kNone, std::memory_order_release);
   frees_in_child.store(0, std::memory_order_relaxed);
   heap::on_slow_free.store(child_frees, std::memory_order_relaxed);

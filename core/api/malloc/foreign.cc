@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/api/malloc/fast_path.h"
 #include "core/api/malloc/next_allocator.h"
 #include "core/api/malloc/process.h"
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/os.h"
@@ -128,7 +128,7 @@ size_t foreign_usable_bytes(void* p) {
   return 0;
 }
 
-void* reallocate_foreign(void* p, size_t bytes) {
+void* reallocate_foreign(void* p, size_t bytes, void* (*allocate)(size_t bytes)) {
   const OtherAllocator* owner = owner_of(p);
   if (owner == nullptr) misused(p);
   size_t old_bytes = owner != nullptr ? bytes_of(*owner, p) : 0;

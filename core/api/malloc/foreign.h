@@ -12,7 +12,8 @@
 namespace seemalloc {
 
 void free_foreign(void* p);
-void* reallocate_foreign(void* p, size_t bytes);
+// `allocate` makes the block in our heap to which this one moves.
+void* reallocate_foreign(void* p, size_t bytes, void* (*allocate)(size_t bytes));
 size_t foreign_usable_bytes(void* p);
 
 }  // namespace seemalloc

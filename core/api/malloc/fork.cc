@@ -4,9 +4,8 @@
 
 #include <atomic>
 
-#include "core/api/dumps/auto_dump.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/process.h"
+#include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/runtime_options.h"
 #include "core/base/check.h"
@@ -111,7 +110,7 @@ void after_fork(bool in_child) {
   if (in_child) {
     heap::forget_pressure_in_child();
     forget_dumps_in_child();
-    forget_key_users_in_child();
+    forget_process_in_child();
     turns.store(counted_turn, std::memory_order_relaxed);  // the other threads do not exist here
     forget_helper_in_child();
   }

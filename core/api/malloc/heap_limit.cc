@@ -2,9 +2,7 @@
 
 #include <atomic>
 
-#include "core/api/dumps/auto_dump.h"
-#include "core/api/dumps/dump.h"
-#include "core/api/dumps/dump_names.h"
+#include "core/api/malloc/services.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
@@ -15,22 +13,12 @@ namespace seemalloc {
 namespace {
 
 [[noreturn]] void abort_at_limit(size_t bytes) {
-  constexpr int kWouldDeadlock = -35;  // -EDEADLK
-  struct Texts {
-    FixedText<kDumpPathBytes> path;
-    FixedText<900> line;
-  };
-  os::Scratch<Texts> texts;
-  if (!texts) fatal_text("heap_limit reached");
-  Text &path = texts->path, &line = texts->line;
-  int result = may_lock() ? dump_by_prefix(DumpReason::kFailure, path) : kWouldDeadlock;
+  os::Scratch<FixedText<900>> scratch;
+  if (!scratch) fatal_text("heap_limit reached");
+  Text& line = *scratch;
   line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
        << " in use, " << bytes << " more requested; ";
-  if (result == 0) {
-    line << "heap profile: " << path.c_str();
-  } else {
-    line << "no heap profile (errno " << -result << ")";
-  }
+  dump_at_limit(line);
   fatal_text(line.c_str());
 }
 

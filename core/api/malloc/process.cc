@@ -5,12 +5,9 @@
 
 #include <atomic>
 
-#include "core/api/cpu/cpu_profiler.h"
-#include "core/api/dumps/auto_dump.h"
-#include "core/api/helper/filter_calls.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/fork.h"
 #include "core/api/malloc/next_allocator.h"
+#include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/foreign_options.h"
 #include "core/api/settings/runtime_options.h"
@@ -36,6 +33,7 @@ enum class Phase { kUntouched, kUsable, kStarted };
 std::atomic<Phase> phase{Phase::kUntouched};
 Lock start_lock;
 bool options_read = false;
+uint64_t loaded_ns = 0;
 pthread_key_t thread_key;
 std::atomic<bool> have_thread_key{false};
 // The number of threads that are setting the key's value. The key is not deleted while there are any.
@@ -111,6 +109,7 @@ __attribute__((constructor(101))) void library_loaded() {
   python_option_changed();
   install_fork_handlers();
   phase.store(Phase::kStarted, std::memory_order_release);
+  loaded_ns = os::monotonic_ns();
   start_helper_at_load();
   mark_children();
 }
@@ -165,7 +164,12 @@ bool give_thread_key_back() {
   return pthread_key_delete(thread_key) == 0;
 }
 
-void forget_key_users_in_child() { key_users.store(0, std::memory_order_relaxed); }
+uint64_t uptime_ns() { return os::monotonic_ns() - loaded_ns; }
+
+void forget_process_in_child() {
+  key_users.store(0, std::memory_order_relaxed);
+  loaded_ns = os::monotonic_ns();
+}
 
 bool process_started() { return phase.load(std::memory_order_acquire) == Phase::kStarted; }
 

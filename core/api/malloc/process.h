@@ -4,6 +4,8 @@
 // Constructors and destructors of this library add the fork handlers and the exit work.
 #pragma once
 
+#include <cstdint>
+
 namespace seemalloc {
 
 namespace heap {
@@ -21,8 +23,10 @@ void end_with_thread(heap::ThreadCache* cache);
 // Deletes our key, for a program that needs one more. False when we have none. Requires: the caller holds no lock of
 // this library.
 bool give_thread_key_back();
-// Called in the child of fork, where the other threads that used the key are gone.
-void forget_key_users_in_child();
+// Called in the child of fork: the other threads that used the key are gone, and its uptime begins.
+void forget_process_in_child();
+// Time since the library was loaded, or since the fork.
+uint64_t uptime_ns();
 // True once constructors have run: the C library may then create threads.
 bool process_started();
 

@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/api/cpu/cpu_profiler.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/fast_path.h"
 #include "core/api/malloc/foreign.h"
 #include "core/api/malloc/heap_limit.h"
 #include "core/api/malloc/process.h"
+#include "core/api/malloc/services.h"
 #include "core/api/malloc/verify_often.h"
 #include "core/api/sampling/sampling.h"
 #include "core/heap/central.h"
@@ -499,7 +498,7 @@ size_t resize_without_moving(void* p, size_t bytes) {
 
 void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
-  if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes);
+  if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes, [](size_t fresh_bytes) { return allocate(fresh_bytes); });
   size_t old_bytes = usable_bytes(p);
   if (resize_in_place(&p, span, bytes)) return p;
   return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);

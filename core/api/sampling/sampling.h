@@ -2,8 +2,11 @@
 // implementations: profiled, and minimal (the library without a profiler, in which no sample is ever due).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "core/base/compiler.h"
 
 namespace seemalloc {
 
@@ -23,6 +26,12 @@ void end_sampling_of_thread(heap::ThreadHeap* mine);
 
 // Set while the thread allocates a block that replaces one in realloc: such samples are marked.
 extern constinit thread_local bool moving_block __attribute__((tls_model("initial-exec")));
+
+// Defined above, by dumps (auto_dump.cc). While dumps_armed is true, look_for_dump() is called for each recorded sample,
+// with the allocated bytes that it stands for (0: a block has been resized). It requests due dumps, and writes them if
+// there is no helper thread.
+extern std::atomic<bool> dumps_armed SEEMALLOC_HIDDEN;
+void look_for_dump(uint64_t bytes);
 
 // Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
 // is an address in a caller, preferably the program's: it distinguishes call sites with the same stack pointer.

@@ -1,9 +1,8 @@
 #include <atomic>
 
-#include "core/api/dumps/auto_dump.h"
+#include "core/api/sampling/memory_report.h"
 #include "core/api/sampling/sample_stretch.h"
 #include "core/api/sampling/sampling.h"
-#include "core/api/service/report.h"
 #include "core/base/options.h"
 #include "core/heap/fragmentation.h"
 #include "core/heap/sample_growth.h"

@@ -1,78 +1,24 @@
 #include "core/api/service/report.h"
 
 #include "core/api/dumps/dump.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/other_names.h"
+#include "core/api/malloc/process.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/json.h"
 #include "core/api/service/socket_place.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
 #include "core/heap/pressure.h"
-#include "core/heap/residency.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/pages/backing.h"
 #include "core/pages/huge.h"
-#include "core/pages/page_map.h"
 #include "core/pages/purge.h"
 #include "core/pages/refaults.h"
-#include "core/profile/sampling/square_root.h"
 
 namespace seemalloc {
-
-namespace {
-
-// Makes the parts add up to the process's resident memory. They were counted one after the other while the program ran,
-// and the kernel reports pages as resident that it does not count in RSS: pages that were only ever read (the zero
-// page). Both errors are mostly in live blocks.
-void reconcile(MemoryReport& r, size_t resident_files) {
-  size_t most = minus(r.rss, resident_files), ours = r.live + r.cached + r.fragmentation + r.metadata;
-  if (r.rss != 0 && ours > most) {
-    size_t excess = ours - most;
-    r.uncertain += excess;
-    ours = most;
-    for (size_t* part : {&r.live, &r.cached, &r.fragmentation, &r.metadata}) {
-      size_t cut = excess < *part ? excess : *part;
-      *part -= cut;
-      excess -= cut;
-    }
-  }
-  if (r.dirty > r.cached) r.dirty = r.cached;
-  r.not_ours = minus(r.rss, ours);
-}
-
-}  // namespace
-
-MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
-  pages::PageStatistics regions = pages::page_statistics();
-  pages::HugeStatistics huge = pages::huge_statistics();
-  MemoryReport r{};
-  os::ResidentSet resident = os::resident_set();
-  r.rss = resident.bytes;
-  r.live_allocated = s.live_bytes;
-  r.dirty = regions.dirty_bytes + huge.cached_bytes;
-  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
-  size_t python_names = python_name_bytes();
-  r.metadata = pages::record_bytes(regions.regions) + python_names;
-  r.mapped += python_names;
-  if (!with_residency) return r;
-  heap::Residency parts = heap::residency(s);
-  constexpr double kErrors = 3;  // standard errors
-  r.live = parts.live;
-  r.dirty = parts.dirty;
-  r.unused = parts.unused;
-  r.cached = parts.cached + parts.dirty + parts.unused;
-  r.fragmentation = parts.fragmentation;
-  r.uncertain = parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
-  r.told = parts.told;
-  reconcile(r, resident.file_bytes);
-  if (r.rss != 0 && r.uncertain > r.rss) r.uncertain = r.rss;
-  return r;
-}
 
 void write_memory_json(Text& out, const heap::Statistics& statistics, bool with_residency) {
   MemoryReport r = memory_report(statistics, with_residency);
@@ -286,7 +232,7 @@ void write_json(Text& out, bool with_residency) {
     JsonObject root(out);
     root.put("version", SEEMALLOC_VERSION)
         .put("pid", static_cast<uint64_t>(os::process_id()))
-        .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns)
+        .put("uptime_ms", uptime_ns() / kMillisecond_ns)
         .put("time_ns", os::monotonic_ns());
     write_memory_json(root.key("memory"), s, with_residency);
     write_sampling(root.key("sampling"));

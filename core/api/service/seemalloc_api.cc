@@ -6,7 +6,7 @@
 #include "core/api/cpu/cpu_profiler.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/profile_kinds.h"
-#include "core/api/helper/helper.h"
+#include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/report.h"
 #include "core/api/settings/runtime_options.h"

@@ -1,6 +1,5 @@
 #include "core/api/settings/runtime_options.h"
 
-#include "core/api/dumps/auto_dump.h"
 #include "core/api/sampling/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"

@@ -13,6 +13,9 @@ enum class SetOption { kDone, kUnknown, kBadValue, kOnlyAtStart };
 // Appends the problem to `problem`. Threads: any; the last call wins.
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem);
 
+// Called when an option has been set. Defined above, by dumps (auto_dump.cc).
+void dump_option_changed(options::Id id);
+
 // Appends the value of a text option that may be set concurrently; or of any option, in the format of SEEMALLOC_CONF.
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
