@@ -21,7 +21,7 @@
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"

@@ -7,7 +7,9 @@
 #include "core/api/dumps/dump.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::compat {
 

@@ -27,7 +27,9 @@
 #include "core/compat/mallctl.h"
 #include "core/compat/malloc_extension.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::compat {
 namespace {

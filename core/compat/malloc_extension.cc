@@ -19,7 +19,8 @@
 #include "core/compat/numeric_properties.h"
 #include "core/compat/stats_snapshot.h"
 #include "core/heap/statistics.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/pages/page_map.h"
 
 // The type descriptions refer to these. They are null in a C program, which never uses the descriptions.

@@ -12,7 +12,7 @@
 #include "core/base/options.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::heap {
 namespace {

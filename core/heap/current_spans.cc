@@ -3,7 +3,7 @@
 #include "core/base/check.h"
 #include "core/heap/holes.h"
 #include "core/heap/lost_threads.h"
-#include "core/os/os.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::heap {
 

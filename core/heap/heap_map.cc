@@ -2,7 +2,7 @@
 
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_map.h"
 

@@ -29,9 +29,11 @@
 #include "core/heap/residency.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
+#include "core/os/clock.h"
 #include "core/os/fault.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
+#include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 

@@ -2,8 +2,9 @@
 
 #include "core/base/check.h"
 #include "core/os/arena.h"
+#include "core/os/clock.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/purge.h"
 
 namespace seemalloc::heap {

@@ -12,6 +12,7 @@
 #include "core/heap/sample_growth.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/walk_gate.h"
+#include "core/os/clock.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 #include "core/pages/span_pool.h"

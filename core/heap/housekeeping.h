@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "core/heap/holes.h"
-#include "core/os/os.h"
+#include "core/os/calls.h"
 
 namespace seemalloc::heap {
 

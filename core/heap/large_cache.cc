@@ -4,7 +4,7 @@
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
+#include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 

@@ -18,7 +18,7 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 
 namespace seemalloc::heap {

@@ -20,7 +20,10 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/os/threads.h"
+#include "core/os/wait.h"
 #include "core/pages/page_map.h"
 
 namespace seemalloc::heap {

@@ -6,8 +6,10 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/pressure_rules.h"
 #include "core/heap/thread_heap.h"
+#include "core/os/calls.h"
 #include "core/os/cgroup.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 

@@ -10,7 +10,8 @@
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 

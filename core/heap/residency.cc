@@ -2,7 +2,8 @@
 
 #include "core/heap/heap_map.h"
 #include "core/heap/sampled.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/memory.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_heap.h"

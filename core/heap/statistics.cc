@@ -8,7 +8,6 @@
 #include "core/heap/remote.h"
 #include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"

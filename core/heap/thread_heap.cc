@@ -13,7 +13,8 @@
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/heap/sample_growth.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 

@@ -14,7 +14,6 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/residency.h"
 #include "core/heap/statistics.h"
-#include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"

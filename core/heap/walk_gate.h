@@ -20,7 +20,8 @@
 
 #include "core/base/check.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::heap {
 

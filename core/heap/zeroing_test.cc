@@ -20,7 +20,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::heap {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::os {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::os {
 namespace {

@@ -10,7 +10,7 @@
 #include <atomic>
 
 #include "core/base/compiler.h"
-#include "core/os/os.h"
+#include "core/os/wait.h"
 
 namespace seemalloc {
 

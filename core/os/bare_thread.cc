@@ -6,10 +6,13 @@
 #include <time.h>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/os/own_image.h"
 #include "core/os/syscall.h"
 #include "core/os/thread_pointer.h"
+#include "core/os/wait.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SEEMALLOC_ORDINARY_THREAD

@@ -10,9 +10,10 @@
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "core/os/signal_mask.h"
 #include "core/os/threads.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::os {
 namespace {

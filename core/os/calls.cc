@@ -3,7 +3,7 @@
 #include "core/base/compiler.h"
 #include "core/base/counters.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

@@ -9,7 +9,7 @@
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::os {
 namespace {

@@ -6,8 +6,8 @@
 #include "core/base/units.h"
 #include "core/os/cgroup_text.h"
 #include "core/os/lines.h"
-#include "core/os/os.h"
 #include "core/os/scratch.h"
+#include "core/os/socket.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

@@ -12,8 +12,8 @@
 
 #include "core/base/units.h"
 #include "core/os/cgroup_text.h"
+#include "core/os/cpus.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
 
 namespace seemalloc::os {
 namespace {

@@ -2,8 +2,7 @@
 // file, so is_ours() checks it before each use. Threads: its owner's.
 #pragma once
 
-#include "core/os/os.h"
-#include "core/os/socket.h"
+#include "core/os/files.h"
 
 namespace seemalloc::os {
 

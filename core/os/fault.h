@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "core/os/os.h"
+#include "core/os/clock.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

@@ -4,7 +4,8 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/socket.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

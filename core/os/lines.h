@@ -7,7 +7,7 @@
 
 #include "core/os/cgroup_text.h"
 #include "core/os/descriptor.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
 #include "core/os/scratch.h"
 
 namespace seemalloc::os {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/syscall.h"
 
 // Absent in a static program without a dynamic linker, and with musl.

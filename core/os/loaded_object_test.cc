@@ -11,7 +11,6 @@
 #include <string>
 
 #include "core/os/fault.h"
-#include "core/os/os.h"
 
 namespace seemalloc::os {
 namespace {

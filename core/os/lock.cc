@@ -2,7 +2,8 @@
 
 #include "core/base/counters.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/wait.h"
 
 namespace seemalloc {
 

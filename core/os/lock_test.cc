@@ -7,7 +7,8 @@
 #include <thread>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/wait.h"
 
 namespace seemalloc {
 namespace {

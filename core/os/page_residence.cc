@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/scratch.h"
 #include "core/os/socket.h"
 #include "core/os/syscall.h"

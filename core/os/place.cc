@@ -7,7 +7,7 @@
 
 #include "core/base/units.h"
 #include "core/os/lines.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

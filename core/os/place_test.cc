@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "core/os/fault.h"
-#include "core/os/os.h"
 
 namespace seemalloc::os {
 namespace {

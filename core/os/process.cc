@@ -9,8 +9,10 @@
 
 #include "core/base/units.h"
 #include "core/os/cgroup_text.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 #include "core/os/lines.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

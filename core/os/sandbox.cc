@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {

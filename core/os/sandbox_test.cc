@@ -12,13 +12,19 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/os/clock.h"
+#include "core/os/cpus.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/os/process.h"
+#include "core/os/read_memory.h"
 #include "core/os/signal_mask.h"
 #include "core/os/socket.h"
 #include "core/os/syscall.h"
 #include "core/os/threads.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::os {
 namespace {

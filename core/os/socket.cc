@@ -12,10 +12,12 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
 #include "core/os/process.h"
 #include "core/os/signal_mask.h"
 #include "core/os/syscall.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::os {
 
@@ -41,28 +43,6 @@ int out_of_the_way(int fd) {
 bool status_of(int folder_fd, const char* path, int flags, unsigned mask, struct statx* out) {
   return !sys_failed(sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
 }
-
-}  // namespace
-
-FileIdentity identity(int fd) {
-  struct statx status {};
-  if (!status_of(fd, "", AT_EMPTY_PATH, STATX_INO, &status)) return {};
-  return {uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor, status.stx_ino};
-}
-
-FileIdentity identity(const char* path) {
-  struct statx status {};
-  if (!status_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &status)) return {};
-  return {uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor, status.stx_ino};
-}
-
-bool is_special_file(const char* path) {
-  struct statx status {};
-  if (!status_of(AT_FDCWD, path, 0, STATX_TYPE, &status)) return false;
-  return !S_ISREG(status.stx_mode) && !S_ISDIR(status.stx_mode);
-}
-
-namespace {
 
 // Whether the descriptor is a pipe, a terminal or another character device that belongs to the user or to root. Another
 // user may have replaced the file: nothing is written to his pipe, through a link to a disk, or through a link to a

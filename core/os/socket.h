@@ -12,16 +12,6 @@
 
 namespace seemalloc::os {
 
-struct FileIdentity {
-  uint64_t device = 0, inode = 0;
-  bool operator==(const FileIdentity&) const = default;
-};
-// The identity of an open descriptor; zeroes if it is closed.
-FileIdentity identity(int fd);
-// The identity of the file at a path, without following links; zeroes if there is none.
-FileIdentity identity(const char* path);
-// Whether the path is neither a regular file nor a directory: a terminal, a pipe or a device.
-bool is_special_file(const char* path);
 // Writes to a pipe or a character device that belongs to this user or to root (-EACCES otherwise). Raises no SIGPIPE.
 // Does not wait for a reader to open the pipe (-ENXIO), and waits at most 5 s for a reader to read (-ETIMEDOUT).
 // Returns 0 or -errno.

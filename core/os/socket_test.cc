@@ -19,6 +19,7 @@
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::os {
 namespace {

@@ -1,7 +1,7 @@
 // System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
 //
 // The core makes every system call through sys(), which refuses those for which a sandbox may end the process
-// (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first calls a hook that may refuse the call, so that
+// (sandbox_state.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first calls a hook that may refuse the call, so that
 // tests can reach each failure path (os/fault.h).
 // Returns: the kernel's value, or -errno (see sys_failed).
 #pragma once
@@ -11,7 +11,7 @@
 #include <atomic>
 
 #include "core/base/compiler.h"
-#include "core/os/sandbox.h"
+#include "core/os/sandbox_state.h"
 
 namespace seemalloc::os {
 

@@ -9,7 +9,8 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 #include "core/os/process.h"
 #include "core/os/scratch.h"
 #include "core/os/socket.h"

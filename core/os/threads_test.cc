@@ -14,7 +14,8 @@
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::os {
 namespace {

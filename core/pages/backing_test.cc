@@ -16,7 +16,7 @@
 #include "core/base/options.h"
 #include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"

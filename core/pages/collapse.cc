@@ -4,8 +4,9 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/os/clock.h"
 #include "core/os/huge_page_setting.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/page_residence.h"
 #include "core/pages/backing.h"
 #include "core/pages/purge.h"

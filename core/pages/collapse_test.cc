@@ -16,9 +16,11 @@
 
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
+#include "core/os/clock.h"
 #include "core/os/fault.h"
 #include "core/os/huge_page_setting.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
+#include "core/os/wait.h"
 #include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"

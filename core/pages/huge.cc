@@ -6,8 +6,9 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/os/clock.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/scratch.h"
 #include "core/pages/backing.h"
 #include "core/pages/growth.h"

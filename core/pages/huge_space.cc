@@ -5,7 +5,7 @@
 #include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/edges.h"
 #include "core/pages/kept_space.h"
 #include "core/pages/page_map.h"

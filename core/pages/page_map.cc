@@ -1,7 +1,7 @@
 #include "core/pages/page_map.h"
 
 #include "core/base/check.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::pages {
 

@@ -4,7 +4,8 @@
 
 #include "core/base/check.h"
 #include "core/base/counters.h"
-#include "core/os/os.h"
+#include "core/os/calls.h"
+#include "core/os/clock.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
 #include "core/pages/purge_delay.h"

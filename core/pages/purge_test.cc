@@ -15,8 +15,10 @@
 
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
+#include "core/os/clock.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
+#include "core/os/wait.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/refaults.h"

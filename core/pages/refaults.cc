@@ -4,7 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/counters.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
 #include "core/pages/shard.h"
 
 namespace seemalloc::pages {

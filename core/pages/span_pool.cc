@@ -8,7 +8,7 @@
 #include "core/base/units.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::pages {
 

@@ -16,7 +16,7 @@
 #include "core/os/arena.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 
 namespace seemalloc::pages {

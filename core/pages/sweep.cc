@@ -4,7 +4,8 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/memory.h"
 #include "core/pages/backing.h"
 #include "core/pages/purge_budget.h"
 #include "core/pages/refaults.h"

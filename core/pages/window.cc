@@ -2,7 +2,7 @@
 
 #include "core/base/check.h"
 #include "core/os/arena.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/scratch.h"
 #include "core/pages/page_map.h"
 

@@ -14,7 +14,7 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 #include "core/pages/reserve.h"

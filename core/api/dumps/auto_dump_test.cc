@@ -33,7 +33,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/fault.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc {
 namespace {

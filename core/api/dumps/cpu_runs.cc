@@ -19,8 +19,10 @@
 #include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
 #include "core/os/own_image.h"
 #include "core/os/process.h"
 

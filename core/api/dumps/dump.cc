@@ -10,7 +10,8 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 
 namespace seemalloc {
 

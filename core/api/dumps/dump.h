@@ -9,6 +9,7 @@
 #include "core/api/dumps/dump_rules.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
+#include "core/os/files.h"
 #include "core/os/socket.h"
 
 namespace seemalloc {

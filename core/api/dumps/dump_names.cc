@@ -5,7 +5,8 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/ids.h"
 
 namespace seemalloc {
 

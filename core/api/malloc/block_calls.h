@@ -9,7 +9,9 @@
 
 #include <bit>
 
+#include "core/api/fast_path.h"
 #include "core/api/malloc/fast_path.h"
+#include "core/os/memory.h"
 #include "core/os/os.h"
 
 namespace seemalloc {

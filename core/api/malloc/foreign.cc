@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/place.h"
 
 namespace seemalloc {

@@ -12,8 +12,11 @@
 #include "core/heap/pressure.h"
 #include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
+#include "core/os/scratch.h"
 #include "core/os/signal_mask.h"
+#include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 
 // glibc's recursive lock of its list of streams. In a process of several threads, glibc's fork takes it after the
@@ -95,6 +98,8 @@ void unlock_all(bool in_child) {
   heap::unlock_sampled_after_fork();
   in_child ? heap::unlock_after_fork_child() : heap::unlock_after_fork_parent();
   if (in_child) {
+    os::forget_scratch_in_child();
+    os::forget_ids_in_child();
     os::forget_counters_in_child();
     forget_lock_waits_in_child();
   }

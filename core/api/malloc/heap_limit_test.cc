@@ -23,7 +23,7 @@
 #include "core/heap/pressure.h"
 #include "core/heap/size_class.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/wait.h"
 #include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"

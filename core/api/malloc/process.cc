@@ -5,9 +5,18 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
+#include "core/api/cpu_profiler.h"
+#include "core/api/filter_calls.h"
+#include "core/api/foreign_options.h"
+#include "core/api/fork.h"
+#include "core/api/helper.h"
 #include "core/api/malloc/fork.h"
 #include "core/api/malloc/next_allocator.h"
 #include "core/api/malloc/services.h"
+#include "core/api/next_allocator.h"
+#include "core/api/runtime_options.h"
+#include "core/api/sampling.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/foreign_options.h"
 #include "core/api/settings/runtime_options.h"
@@ -15,8 +24,9 @@
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "core/os/sandbox.h"
+#include "core/os/wait.h"
 
 // The C library's function. The plain name resolves to ours (key_calls_shared.cc) or to an interposer's.
 extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;

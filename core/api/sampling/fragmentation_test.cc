@@ -29,7 +29,7 @@
 #include "core/heap/size_class.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/wait.h"
 #include "core/pages/page_map.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/sampler.h"

@@ -17,7 +17,6 @@
 #include "core/heap/housekeeping.h"
 #include "core/os/arena.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/profile/heap/growth_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"

@@ -12,7 +12,6 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/heap/housekeeping.h"
-#include "core/os/os.h"
 
 namespace seemalloc {
 

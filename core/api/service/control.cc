@@ -5,9 +5,12 @@
 #include "core/api/service/commands.h"
 #include "core/api/service/socket_place.h"
 #include "core/base/options.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 #include "core/os/process.h"
 #include "core/os/socket.h"
+#include "core/os/wait.h"
 
 namespace seemalloc {
 

@@ -25,7 +25,8 @@
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
 #include "core/os/socket.h"
 
 namespace seemalloc {

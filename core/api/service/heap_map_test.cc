@@ -1,5 +1,7 @@
 // The heap map against a walk over all spans, for blocks at known positions, and while threads work.
+#include "core/api/heap_map_json.h"
 #include "core/api/service/heap_map_json.h"
+#include "core/os/wait.h"
 
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -25,7 +27,6 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"

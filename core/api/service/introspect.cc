@@ -11,7 +11,6 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/os.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 

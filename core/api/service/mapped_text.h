@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc {
 

@@ -1,7 +1,7 @@
 #include "core/api/service/reply.h"
 
 #include "core/base/check.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/socket.h"
 
 namespace seemalloc {

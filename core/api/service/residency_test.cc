@@ -17,6 +17,7 @@
 #include "core/base/units.h"
 #include "core/heap/residency.h"
 #include "core/os/fault.h"
+#include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 

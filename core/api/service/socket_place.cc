@@ -4,7 +4,7 @@
 
 #include "core/api/service/json.h"
 #include "core/base/options.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "core/os/process.h"
 #include "core/os/socket.h"
 

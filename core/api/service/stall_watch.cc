@@ -4,7 +4,7 @@
 #include "core/base/units.h"
 #include "core/heap/pressure.h"
 #include "core/os/cgroup.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
 
 namespace seemalloc {
 

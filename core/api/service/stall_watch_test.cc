@@ -15,9 +15,11 @@
 #include "core/api/service/control.h"
 #include "core/base/option_for_test.h"
 #include "core/heap/pressure.h"
+#include "core/os/clock.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
 #include "core/os/socket.h"
+#include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 
 namespace seemalloc {

@@ -5,7 +5,9 @@
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/event_ring.h"
 #include "core/heap/size_class.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/os/scratch.h"
 
 namespace seemalloc {

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include "core/base/options.h"
-#include "core/os/os.h"
 #include "core/os/process.h"
 
 namespace seemalloc {

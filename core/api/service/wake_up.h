@@ -12,6 +12,7 @@
 #include <atomic>
 
 #include "core/os/descriptor.h"
+#include "core/os/socket.h"
 
 namespace seemalloc {
 

@@ -12,8 +12,10 @@
 #include <thread>
 
 #include "core/base/units.h"
+#include "core/os/clock.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/wait.h"
 
 namespace seemalloc {
 namespace {

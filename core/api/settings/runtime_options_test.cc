@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
 
 namespace seemalloc {
 namespace {

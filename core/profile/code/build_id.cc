@@ -4,7 +4,8 @@
 #include <link.h>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
+#include "core/os/read_memory.h"
 #include "core/os/scratch.h"
 
 namespace seemalloc::profile {

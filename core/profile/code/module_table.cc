@@ -5,8 +5,10 @@
 #include <sys/auxv.h>
 
 #include "core/base/units.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/read_memory.h"
 #include "core/os/scratch.h"
 #include "core/profile/code/modules.h"
 

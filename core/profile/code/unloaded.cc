@@ -6,11 +6,16 @@
 #include <cstring>
 
 #include "core/os/arena.h"
+#include "core/os/clock.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 #include "core/os/process.h"
 #include "core/os/sandbox.h"
+#include "core/os/wait.h"
 #include "core/profile/code/modules.h"
+#include "core/profile/grow_array.h"
+#include "core/profile/modules.h"
+#include "core/profile/records.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {

@@ -14,6 +14,7 @@
 
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
+#include "core/os/memory.h"
 #include "core/os/os.h"
 
 namespace seemalloc::profile {

@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "core/base/units.h"
+#include "core/os/clock.h"
 #include "core/os/lock.h"
+#include "core/os/memory.h"
 #include "core/os/os.h"
+#include "core/os/wait.h"
+#include "core/profile/grow_array.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {

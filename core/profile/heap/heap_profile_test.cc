@@ -16,7 +16,9 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/os/arena.h"
-#include "core/os/os.h"
+#include "core/os/files.h"
+#include "core/os/ids.h"
+#include "core/os/memory.h"
 #include "core/os/syscall.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/heap/sampled_threads.h"

@@ -7,7 +7,8 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/memory.h"
 #include "core/os/scratch.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/lifetime_rows.h"

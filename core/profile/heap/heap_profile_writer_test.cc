@@ -14,7 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/os/os.h"
+#include "core/os/clock.h"
+#include "core/os/files.h"
+#include "core/os/memory.h"
 #include "core/os/syscall.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"

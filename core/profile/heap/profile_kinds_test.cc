@@ -18,6 +18,7 @@
 #include "core/base/compiler.h"
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
+#include "core/os/memory.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/heap/heap_profile.h"

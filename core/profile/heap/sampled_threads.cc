@@ -1,6 +1,6 @@
 #include "core/profile/heap/sampled_threads.h"
 
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "core/os/threads.h"
 #include "core/profile/heap/records.h"
 

@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "core/base/text.h"
+#include "core/os/files.h"
 #include "core/os/os.h"
 #include "core/profile/code/unloaded.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 

@@ -4,7 +4,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/read_memory.h"
 #include "core/os/scratch.h"
 #include "core/profile/python/python_lines.h"
 #include "core/profile/python/python_pc.h"

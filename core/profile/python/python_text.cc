@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "core/os/os.h"
+#include "core/os/read_memory.h"
 
 namespace seemalloc::profile {
 

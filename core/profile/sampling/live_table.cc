@@ -2,7 +2,6 @@
 
 #include "core/base/check.h"
 #include "core/os/arena.h"
-#include "core/os/os.h"
 
 namespace seemalloc::profile {
 

@@ -1,6 +1,6 @@
 #include "core/profile/sampling/peak.h"
 
-#include "core/os/os.h"
+#include "core/os/clock.h"
 
 namespace seemalloc::profile {
 

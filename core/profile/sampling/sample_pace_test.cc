@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/os/os.h"
+#include "core/os/clock.h"
 
 namespace seemalloc::profile {
 namespace {

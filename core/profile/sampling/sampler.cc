@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "core/os/os.h"
+#include "core/os/random.h"
 
 namespace seemalloc::profile {
 

@@ -17,8 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "core/os/clock.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
+#include "core/os/wait.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -1,7 +1,7 @@
 #include "core/profile/unwind/stack_memo.h"
 
 #include "core/os/arena.h"
-#include "core/os/os.h"
+#include "core/os/clock.h"
 
 namespace seemalloc::profile {
 

@@ -5,7 +5,9 @@
 #include <atomic>
 
 #include "core/base/units.h"
-#include "core/os/os.h"
+#include "core/os/memory.h"
+#include "core/os/read_memory.h"
+#include "core/os/scratch.h"
 #include "core/os/thread_pointer.h"
 
 namespace seemalloc::profile {

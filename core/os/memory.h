@@ -1,8 +1,9 @@
-// Operating system interface of the allocator: memory, time, identity, files. Only this directory makes system calls.
+// Memory of the operating system: mappings, purging, huge pages, residency. Each call is counted under its reason
+// (calls.h).
 //
 // No function here touches errno, allocates or locks. Functions that can fail return null, false or -errno; callers
 // degrade.
-// Threads: all functions may be called from any thread at any time, signal handlers included.
+// Threads: any, at any time, including signal handlers.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,6 @@
 #include "core/os/calls.h"
 
 namespace seemalloc::os {
-
-// ---- memory: each call is counted under its reason (calls.h) -------------------------------------------------------
 
 // Bytes of an OS page: 4 KiB, 16 KiB or 64 KiB; read from the auxiliary vector once.
 size_t page_bytes();
@@ -75,65 +74,7 @@ struct Counters {
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
 Counters counters();
-// In a forked child: resets the counters, so that the parent's calls are not counted twice, and forgets the ids.
+// In a forked child: resets the counters, so that the parent's calls are not counted twice.
 void forget_counters_in_child();
-
-// ---- time, identity -----------------------------------------------------------------------------------------------
-
-uint64_t monotonic_ns();         // CLOCK_MONOTONIC
-uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, resolution 1–4 ms
-uint64_t realtime_ns();          // CLOCK_REALTIME
-uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
-uint64_t process_cpu_ns();       // CLOCK_PROCESS_CPUTIME_ID, all threads: a system call
-// Not cached: right after fork and raw clone; if the call is forbidden, the last known id.
-int process_id();
-int thread_id();                 // if the call is forbidden, a number that no other living thread has
-// The number of CPUs that this process may use: its affinity mask, or fewer if its cgroup grants less time. At least 1.
-// Reads files.
-unsigned cpu_count();
-// Random bits from getrandom, or else from the clock and addresses.
-uint64_t random_bits();
-// True when the process is setuid/setgid or has raised capabilities (AT_SECURE).
-bool is_privileged();
-
-// ---- files --------------------------------------------------------------------------------------------------------
-
-// Like open(2) with O_CLOEXEC added; returns a descriptor or -errno.
-int open_file(const char* path, int flags, unsigned mode = 0600);
-void close_file(int fd);
-// Reads up to `bytes`, retrying on EINTR. Returns bytes read (0 at the end) or -errno.
-long read_some(int fd, void* buffer, size_t bytes);
-// The same from `offset` of the file.
-long read_at(int fd, void* buffer, size_t bytes, uint64_t offset);
-// Writes all bytes, retrying on EINTR and short writes. Returns 0 or -errno.
-int write_all(int fd, const void* data, size_t bytes);
-// Writes to standard error.
-void write_stderr(const char* text, size_t bytes);
-int rename_file(const char* from, const char* to);
-int remove_file(const char* path);
-
-// Copies `bytes` from our own address space without faulting on unmapped pages. Returns false when any byte is missing.
-bool read_memory(const void* from, void* to, size_t bytes);
-// The same for several places with one system call, if the kernel allows it.
-struct MemoryPiece {
-  uintptr_t from;
-  void* to;
-  size_t bytes;
-};
-inline constexpr unsigned kMostMemoryPieces = 4;
-bool read_memory(const MemoryPiece* pieces, unsigned count);
-
-// Makes every running thread of this process execute a full memory fence (membarrier). Returns false when the kernel
-// cannot.
-bool fence_all_threads();
-
-// Waits while *word == expected; returns at the latest after `timeout_ns` (0: no limit). Returns false when the kernel
-// refuses to wait.
-bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
-void futex_wake(const void* word, int count);
-// Sleeps for about this time, using the first of several calls that is allowed.
-void pause(uint64_t ns);
-// False after pause() has found no allowed call: a thread that would wait in a loop must end.
-bool can_pause();
 
 }  // namespace seemalloc::os

@@ -1,72 +1,16 @@
-#include "core/os/os.h"
+#include "core/os/memory.h"
 
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
-#include <time.h>
 
 #include <atomic>
 
 #include "core/base/check.h"
 #include "core/base/counters.h"
-#include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/cgroup.h"
-#include "core/os/scratch.h"
+#include "core/os/sandbox_state.h"
 #include "core/os/syscall.h"
-#include "core/os/vdso.h"
-
-namespace seemalloc {
-
-void warn(const char* text) {
-  if (os::is_limited()) return;  // a warning is not worth a system call that may end the process
-  FixedText<512> line;
-  line << "seemalloc: " << text;
-  line.end_line();
-  os::write_stderr(line.c_str(), line.size());
-}
-
-void (*before_abort)() = nullptr;
-
-namespace {
-[[noreturn]] void abort_now() {
-  if (before_abort != nullptr) before_abort();
-  // Not abort(): it may flush or lock inside a libc of unknown state. Sends SIGABRT to this thread, then traps. Also in
-  // a sandbox: the process ends in any case.
-  long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
-  os::raw_sys(SYS_tgkill, process, thread, /*SIGABRT=*/6, 0, 0, 0);
-  __builtin_trap();
-}
-}  // namespace
-
-void fatal(const char* kind, const void* address) {
-  FixedText<256> line;
-  line << "seemalloc: " << kind << " " << Hex{reinterpret_cast<uint64_t>(address)} << "\n";
-  os::write_stderr(line.c_str(), line.size());
-  abort_now();
-}
-
-void fatal_text(const char* text) {
-  FixedText<1024> line;
-  line << "seemalloc: " << text;
-  line.end_line();
-  os::write_stderr(line.c_str(), line.size());
-  abort_now();
-}
-
-void check_failed(const char* condition, const char* file, int line) {
-  FixedText<512> text;
-  text << "seemalloc: internal check failed: " << condition << " at " << file << ":" << line << "\n";
-  os::write_stderr(text.c_str(), text.size());
-  abort_now();
-}
-
-}  // namespace seemalloc
 
 namespace seemalloc::os {
 
@@ -90,50 +34,12 @@ static void after_moving() {}
 static void after_mapping(long, size_t) {}
 #endif
 
-#ifdef SEEMALLOC_FAULT_INJECTION
-std::atomic<long (*)(long number)> fault_hook{nullptr};
-std::atomic<uint64_t> test_clock_ns{0}, test_cpu_ns{1};
-std::atomic<uint64_t> test_random_state{0};  // base/seed_for_test.h
-#endif
-
 namespace {
 
 // Bytes that remapping has added to the address space and removed from it.
 std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
-
-uint64_t kernel_clock(clockid_t id) {
-  timespec t{};
-  read_clock(id, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
-}
-
-// The last reading of a CPU time clock, and when it was taken. Reading that clock is a system call. While system calls
-// are forbidden, elapsed time is counted as CPU time.
-struct LastCpu {
-  std::atomic<uint64_t> shown{0}, at_ns{0};  // of different moments, if two threads read at once
-
-  uint64_t read(clockid_t id) {
-    uint64_t now = kernel_clock(CLOCK_MONOTONIC), since = minus(now, at_ns.load(std::memory_order_relaxed));
-    uint64_t used = is_limited() ? shown.load(std::memory_order_relaxed) + since : kernel_clock(id);
-    shown.store(used, std::memory_order_relaxed);
-    at_ns.store(now, std::memory_order_relaxed);
-    return used;
-  }
-};
-constinit LastCpu process_cpu;
-constinit thread_local LastCpu thread_cpu __attribute__((tls_model("initial-exec")));
-
-uint64_t clock_ns(clockid_t id) {
-#ifdef SEEMALLOC_FAULT_INJECTION
-  uint64_t shown = id != CLOCK_REALTIME ? test_clock_ns.load(std::memory_order_relaxed) : 0;
-  if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : test_cpu_ns.load(std::memory_order_relaxed);
-#endif
-  if (id == CLOCK_THREAD_CPUTIME_ID) return thread_cpu.read(id);
-  if (id == CLOCK_PROCESS_CPUTIME_ID) return process_cpu.read(id);
-  return kernel_clock(id);
-}
 
 }  // namespace
 
@@ -330,22 +236,7 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   return resident / page_bytes() * (bytes / (kSamples * kPagesOfSample));
 }
 
-namespace {
-// The last known ids, used when the kernel may not be called. A forked child starts without.
-constinit std::atomic<int> known_process{0};
-constinit thread_local int known_thread __attribute__((tls_model("initial-exec"))) = 0;
-
-// For a thread that started in a sandbox: not a real thread id, but unique among living threads.
-int made_up_thread_id() {
-  constexpr uintptr_t kMostThreads = 1 << 22, kBits = (1 << 30) - 1;
-  return static_cast<int>((reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
-}
-}  // namespace
-
 void forget_counters_in_child() {
-  forget_scratch_in_child();
-  known_process.store(0, std::memory_order_relaxed);
-  known_thread = 0;
   forget_calls_in_child();
   set_to_zero(remap_grown_bytes, remap_gone_bytes);
 }
@@ -364,188 +255,5 @@ Counters counters() {
   for (unsigned i = 0; i < kCalls; i++) c.refused_calls += call_count(static_cast<Call>(i)).refused;
   return c;
 }
-
-uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
-uint64_t coarse_monotonic_ns() { return clock_ns(CLOCK_MONOTONIC_COARSE); }
-uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
-uint64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
-uint64_t process_cpu_ns() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
-
-int process_id() {
-  long id = sys(SYS_getpid);
-  if (sys_failed(id)) return known_process.load(std::memory_order_relaxed);
-  known_process.store(static_cast<int>(id), std::memory_order_relaxed);
-  return static_cast<int>(id);
-}
-
-int thread_id() {
-  long id = sys(SYS_gettid);
-  if (!sys_failed(id)) known_thread = static_cast<int>(id);
-  return known_thread != 0 ? known_thread : made_up_thread_id();
-}
-
-namespace {
-unsigned affinity_count() {
-  unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {};
-  long bytes = sys(SYS_sched_getaffinity, 0, sizeof(mask), as_long(mask));
-  unsigned count = 0;
-  if (!sys_failed(bytes)) {
-    for (unsigned long word : mask) {
-      for (; word != 0; word &= word - 1) count++;
-    }
-  }
-  return count == 0 ? 1 : count;
-}
-}  // namespace
-
-unsigned cpu_count() {
-  unsigned cpus = affinity_count();
-  unsigned quota = cpus > 1 ? cpu_quota() : 0;
-  return quota != 0 && quota < cpus ? quota : cpus;
-}
-
-uint64_t random_bits() {
-  uint64_t bits = 0;
-#ifdef SEEMALLOC_FAULT_INJECTION
-  if (test_random_state.load(std::memory_order_relaxed) != 0) {
-    bits = test_random_state.fetch_add(0x9E3779B97F4A7C15u, std::memory_order_relaxed) * 0xBF58476D1CE4E5B9u;
-    return bits ^ (bits >> 31);
-  }
-#endif
-  constexpr long kGrndNonblock = 1;
-  if (sys(SYS_getrandom, as_long(&bits), sizeof(bits), kGrndNonblock) == static_cast<long>(sizeof(bits))) return bits;
-  bits = monotonic_ns() ^ (reinterpret_cast<uintptr_t>(&bits) << 16) ^ (static_cast<uint64_t>(thread_id()) << 40);
-  bits *= 0x9E3779B97F4A7C15u;
-  return bits ^ (bits >> 29);
-}
-
-bool is_privileged() { return getauxval(AT_SECURE) != 0; }
-
-int open_file(const char* path, int flags, unsigned mode) {
-  return static_cast<int>(sys(SYS_openat, AT_FDCWD, as_long(path), flags | O_CLOEXEC, static_cast<long>(mode)));
-}
-
-void close_file(int fd) { sys(SYS_close, fd); }
-
-namespace {
-constexpr long kInterrupted = -4;  // -EINTR
-}
-
-long read_some(int fd, void* buffer, size_t bytes) {
-  long result;
-  do {
-    result = sys(SYS_read, fd, as_long(buffer), static_cast<long>(bytes));
-  } while (result == kInterrupted);
-  return result;
-}
-
-long read_at(int fd, void* buffer, size_t bytes, uint64_t offset) {
-  long result;
-  do {
-    result = sys(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes), static_cast<long>(offset));
-  } while (result == kInterrupted);
-  return result;
-}
-
-int write_all(int fd, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  while (bytes != 0) {
-    long result = sys(SYS_write, fd, as_long(at), static_cast<long>(bytes));
-    if (result == kInterrupted) continue;
-    if (sys_failed(result)) return static_cast<int>(result);
-    at += result;
-    bytes -= static_cast<size_t>(result);
-  }
-  return 0;
-}
-
-// For output that the program requested, and for the line before the process ends. Works in a sandbox too.
-void write_stderr(const char* text, size_t bytes) {
-  while (bytes != 0) {
-    long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);
-    if (result == kInterrupted) continue;
-    if (sys_failed(result)) return;
-    text += result;
-    bytes -= static_cast<size_t>(result);
-  }
-}
-
-int rename_file(const char* from, const char* to) {
-  return static_cast<int>(sys(SYS_renameat2, AT_FDCWD, as_long(from), AT_FDCWD, as_long(to), 0));
-}
-
-int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0)); }
-
-namespace {
-
-// A separate function for each number of pieces: one piece needs little stack.
-template <unsigned kMost>
-SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned count) {
-  iovec local[kMost], remote[kMost];
-  size_t bytes = 0;
-  for (unsigned i = 0; i < count; i++) {
-    local[i] = {pieces[i].to, pieces[i].bytes};
-    remote[i] = {reinterpret_cast<void*>(pieces[i].from), pieces[i].bytes};
-    bytes += pieces[i].bytes;
-  }
-  // By thread id: if the main thread has ended, the process id no longer refers to this memory.
-  long result = sys(SYS_process_vm_readv, thread_id(), as_long(local), count, as_long(remote), count, 0);
-  if (result == static_cast<long>(bytes)) return true;
-  constexpr long kFault = -14;
-  if (!sys_failed(result) || result == kFault) return false;
-  // If a sandbox refuses the call, read the same memory through the file.
-  int fd = open_file("/proc/thread-self/mem", O_RDONLY);
-  if (fd < 0) return false;
-  bool all = true;
-  for (unsigned i = 0; i < count && all; i++) {
-    long size = static_cast<long>(pieces[i].bytes);
-    all = sys(SYS_pread64, fd, as_long(pieces[i].to), size, static_cast<long>(pieces[i].from)) == size;
-  }
-  close_file(fd);
-  return all;
-}
-
-}  // namespace
-
-bool read_memory(const void* from, void* to, size_t bytes) {
-  MemoryPiece piece{reinterpret_cast<uintptr_t>(from), to, bytes};
-  return read_pieces<1>(&piece, 1);
-}
-
-bool read_memory(const MemoryPiece* pieces, unsigned count) { return read_pieces<kMostMemoryPieces>(pieces, count); }
-
-namespace {
-timespec timespec_of(uint64_t ns) { return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)}; }
-
-// The call has waited, or need not wait.
-bool has_waited(long result) { return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR; }
-
-constinit std::atomic<bool> no_call_pauses{false};
-}  // namespace
-
-bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
-  timespec timeout = timespec_of(timeout_ns);
-  return has_waited(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0));
-}
-
-bool fence_all_threads() {
-  constexpr long kPrivateExpedited = 1 << 3, kRegisterPrivateExpedited = 1 << 4;
-  if (!sys_failed(sys(SYS_membarrier, kPrivateExpedited))) return true;
-  // Refused until the process has registered, which is free for a process of one thread and costs a grace period later.
-  return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
-}
-
-void pause(uint64_t ns) {
-  const uint32_t never = 0;  // never woken
-  if (ns == 0 || futex_wait(&never, 0, ns)) return;
-  timespec time = timespec_of(ns);
-  if (has_waited(sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time)))) return;
-  if (has_waited(sys(SYS_ppoll, 0, 0, as_long(&time)))) return;
-  no_call_pauses.store(true, std::memory_order_relaxed);
-}
-
-bool can_pause() { return !no_call_pauses.load(std::memory_order_relaxed); }
-
-void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
 
 }  // namespace seemalloc::os
