@@ -12,8 +12,9 @@
 #include "core/os/memory.h"
 #include "core/os/wait.h"
 #include "core/pages/page_heap.h"
-#include "core/pages/purge.h"
 #include "core/pages/purge_delay.h"
+#include "core/pages/purge_policy.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc::heap {
 

@@ -5,7 +5,7 @@
 #include "core/os/clock.h"
 #include "core/os/lock.h"
 #include "core/os/memory.h"
-#include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 
 namespace seemalloc::heap {
 

@@ -15,6 +15,7 @@
 #include "core/os/clock.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/span_pool.h"
 
 namespace seemalloc::heap {

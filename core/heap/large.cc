@@ -7,6 +7,7 @@
 #include "core/heap/size_class.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/region.h"
 
 namespace seemalloc::heap {
 

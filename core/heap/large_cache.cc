@@ -6,7 +6,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/wait.h"
 #include "core/pages/page_heap.h"
-#include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 
 namespace seemalloc::heap {
 

@@ -12,6 +12,7 @@
 #include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 
 namespace seemalloc::heap {
 

@@ -13,7 +13,7 @@
 #include "core/os/ids.h"
 #include "core/os/memory.h"
 #include "core/pages/page_heap.h"
-#include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 
 #include <limits.h>
 

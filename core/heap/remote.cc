@@ -3,7 +3,6 @@
 #include "core/base/check.h"
 #include "core/heap/central.h"
 #include "core/heap/housekeeping.h"
-#include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 
 namespace seemalloc::heap {

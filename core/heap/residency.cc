@@ -7,6 +7,7 @@
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc::heap {
 

@@ -17,6 +17,7 @@
 #include "core/os/memory.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc::heap {
 

@@ -2,7 +2,7 @@
 
 #include "core/base/options.h"
 #include "core/os/arena.h"
-#include "core/pages/page_heap.h"
+#include "core/pages/region_count.h"
 #include "core/pages/span_pool.h"
 
 namespace seemalloc::pages {

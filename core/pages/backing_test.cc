@@ -20,6 +20,7 @@
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc::pages {
 namespace {

@@ -9,7 +9,8 @@
 #include "core/os/memory.h"
 #include "core/os/page_residence.h"
 #include "core/pages/backing.h"
-#include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
+#include "core/pages/region_count.h"
 #include "core/pages/shard.h"
 #include "core/pages/sweep.h"
 

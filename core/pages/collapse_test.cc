@@ -24,7 +24,9 @@
 #include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/region.h"
+#include "core/pages/region_count.h"
 #include "core/pages/sweep.h"
 
 namespace seemalloc::pages {

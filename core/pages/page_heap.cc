@@ -17,8 +17,10 @@
 #include "core/pages/huge_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/refaults.h"
 #include "core/pages/region.h"
+#include "core/pages/region_count.h"
 #include "core/pages/region_walk.h"
 #include "core/pages/reserve.h"
 #include "core/pages/shard.h"
@@ -29,15 +31,11 @@ namespace seemalloc::pages {
 
 constinit HugePagePacing huge_page_pacing;
 
-constinit Shard shards[kMaxShards] = {};
 constinit thread_local Growth growth __attribute__((tls_model("initial-exec"))) = {};
-std::atomic<size_t> spare_pages{0};
 
 namespace {
 
-std::atomic<unsigned> shard_count{1};
 std::atomic<unsigned> shard_cursor{0};
-std::atomic<unsigned> regions{0}, most_regions{0};
 
 // Memory that is resident only because of huge pages, and was never allocated, stays below 1/kSpareShare of the
 // regions' memory.
@@ -68,19 +66,10 @@ Region* add_region_locked(Shard& shard) {
   page_map.set_free(base, kRegionBytes);
   shard.add_to_all(region);
   shard.file(region);
-  unsigned now = regions.fetch_add(1, std::memory_order_relaxed) + 1;
-  for (unsigned most = most_regions.load(std::memory_order_relaxed); now > most;) {
-    if (most_regions.compare_exchange_weak(most, now, std::memory_order_relaxed)) break;
-  }
+  count_mapped_region();
   note_growth(kRegionBytes);
   return region;
 }
-
-}  // namespace
-
-unsigned shards_in_use() { return shard_count.load(std::memory_order_relaxed); }
-
-namespace {
 
 struct Run {
   Region* region;
@@ -271,8 +260,6 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 
 }  // namespace
 
-unsigned most_region_count() { return most_regions.load(std::memory_order_relaxed); }
-unsigned region_count() { return regions.load(std::memory_order_relaxed); }
 size_t bytes_in_spans() {
   size_t pages = 0;
   for (unsigned i = 0; i < shards_in_use(); i++) pages += load_racing(shards[i].used_pages);
@@ -286,7 +273,7 @@ unsigned next_shard() {
   unsigned turn = shard_cursor.fetch_add(1, std::memory_order_relaxed);
   if (turn == 1) {
     unsigned count = os::cpu_count();
-    shard_count.store(count > kMaxShards ? kMaxShards : count, std::memory_order_relaxed);
+    set_shards_in_use(count > kMaxShards ? kMaxShards : count);
   }
   return turn % shards_in_use();
 }
@@ -421,7 +408,7 @@ size_t unmap_empty_regions() {
         region = detach_empty_locked(shards[i]);
       }
       if (region == nullptr) break;
-      regions.fetch_sub(1, std::memory_order_relaxed);
+      count_unmapped_region();
       unmap_region(region->base);
       bytes += kRegionBytes;
       LockGuard guard(region_pool_lock);

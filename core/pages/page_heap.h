@@ -25,7 +25,6 @@
 
 namespace seemalloc::pages {
 
-inline constexpr unsigned kMaxShards = 8;
 // The largest run inside a region; larger ones are huge.
 inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
 
@@ -62,10 +61,6 @@ bool take_huge_page_apart(const Span* span);
 // The shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();
 
-// The current number of regions: one relaxed load.
-unsigned region_count();
-// The highest number of regions at once.
-unsigned most_region_count();
 // Bytes in spans, huge blocks included. One load per shard and no lock: the value is approximate while others allocate.
 size_t bytes_in_spans();
 // True if the heap has hardly more than one region's memory, huge blocks included: too little for a helper thread,

@@ -23,6 +23,7 @@
 #include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc::pages {
 namespace {

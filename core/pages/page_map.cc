@@ -9,8 +9,6 @@ namespace {
 Lock leaf_lock;
 }  // namespace
 
-constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
-constinit Span free_span{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
 constinit PageMap page_map;  // all zero, so it takes no space in the file
 
 Lock& PageMap::grow_lock() { return leaf_lock; }

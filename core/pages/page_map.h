@@ -20,10 +20,6 @@
 
 namespace seemalloc::pages {
 
-// The spans of pages that are not ours, and of our pages that hold no block.
-extern Span foreign_span;
-extern Span free_span;
-
 class PageMap {
   // Invariant 1 (verify.h): the entry of a page in use is its span, or free_span until the span is published and once it
   // is released. The entry of any other page of a region is free_span.

@@ -8,21 +8,17 @@
 #include "core/os/clock.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
-#include "core/pages/purge_delay.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/refaults.h"
 #include "core/pages/shard.h"
 #include "core/pages/sweep.h"
 
 namespace seemalloc::pages {
 
-constinit PurgeBudget purge_budget;
-
 namespace {
 
 using options::Purge;
 
-// In eager mode: the delay of memory that is too small to be purged immediately.
-constexpr uint64_t kEagerDelay_ns = 100 * kMillisecond_ns;
 // Minimum interval between ticks that do something.
 constexpr uint64_t kWatch_ns = 50 * kMillisecond_ns;
 // The helper thread may be this late before the program's threads tick.
@@ -32,7 +28,6 @@ constexpr size_t kFloor_bytes = 512 * KiB;
 // Free memory may be this much, or half of the memory in use, or as much as was in use a short while ago.
 constexpr size_t kLeastCap_bytes = 64 * MiB;
 
-constinit PurgeDelay tuned_delay;
 std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
 std::atomic<uint64_t> helper_ticks_by_ns{0};
 std::atomic<unsigned> periods{0};
@@ -116,8 +111,7 @@ void end_window(const Totals& t, uint64_t now) {
   uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
   uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
   uint64_t cpu_ns = os::process_cpu_ns(), cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
-  bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
-  if (tuned) tuned_delay.window_ended(purged_here, refaulted_here, cpu_here_ns);
+  tune_purge_delay(purged_here, refaulted_here, cpu_here_ns);
   // If no further tick comes, all memory purged in the new window is purged within its first delay. Two delays later
   // its reuse no longer counts.
   begin_refault_window(now + 3 * purge_delay_ns());
@@ -246,17 +240,6 @@ void watch(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
 }
 
 }  // namespace
-
-Purge purge_mode() {
-  Purge mode = static_cast<Purge>(options::get(options::Id::purge));
-  return mode == Purge::kBalanced && options::get(options::Id::purge_delay) == 0 ? Purge::kEager : mode;
-}
-
-uint64_t purge_delay_ns() {
-  if (purge_mode() == Purge::kEager) return kEagerDelay_ns;
-  if (!options::is_chosen(options::Id::purge_delay)) return tuned_delay.ns();
-  return options::get(options::Id::purge_delay) * kMillisecond_ns;
-}
 
 void tick(bool by_helper) {
   Purge mode = purge_mode();

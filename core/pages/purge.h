@@ -14,20 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/compiler.h"
-#include "core/base/options.h"
 #include "core/os/calls.h"
-#include "core/pages/purge_budget.h"
 
 namespace seemalloc::pages {
-
-// The cost limit of purging, including holes in spans.
-extern constinit PurgeBudget purge_budget SEEMALLOC_HIDDEN;
-
-// The mode set by the options: balanced, eager or never. A delay of 0 means eager.
-options::Purge purge_mode();
-// How long freed memory is kept at present. In mode never: the delay that would apply.
-uint64_t purge_delay_ns();
 
 // Purges pages that have been free for a while, if it is time. Otherwise cheap: it reads a clock.
 // Requires: no lock held (it makes system calls).

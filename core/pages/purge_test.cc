@@ -21,6 +21,7 @@
 #include "core/os/wait.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/refaults.h"
 #include "core/pages/region.h"
 #include "core/pages/sweep.h"

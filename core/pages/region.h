@@ -14,6 +14,9 @@
 
 namespace seemalloc::pages {
 
+// Regions belong to this many shards at most (shard.h).
+inline constexpr unsigned kMaxShards = 8;
+
 // A region with at least this many pages in use is dense: worth a huge page, and worth keeping the huge page it is on.
 inline constexpr unsigned kDense_pages = kPagesPerRegion * 95 / 100 + 1;
 
@@ -81,6 +84,12 @@ struct Region {
     DCHECK(address - base < kRegionBytes);
     return static_cast<unsigned>((address - base) >> kPageShift);
   }
+};
+
+// The position of a walk over all regions (region_walk.h). It is part of the walk and registered with the shard, both under the shard's lock.
+struct RegionCursor {
+  Region* at = nullptr;
+  RegionCursor* next = nullptr;
 };
 
 }  // namespace seemalloc::pages

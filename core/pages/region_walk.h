@@ -10,12 +10,6 @@
 
 namespace seemalloc::pages {
 
-// The position of a walk. It is part of the walk and registered with the shard, both under the shard's lock.
-struct RegionCursor {
-  Region* at = nullptr;
-  RegionCursor* next = nullptr;
-};
-
 class RegionWalk {
  public:
   RegionWalk() = default;

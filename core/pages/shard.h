@@ -15,9 +15,7 @@
 #include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/os/lock.h"
-#include "core/pages/page_heap.h"
 #include "core/pages/region.h"
-#include "core/pages/region_walk.h"
 
 namespace seemalloc::pages {
 
@@ -189,6 +187,7 @@ struct alignas(kCacheLineBytes) Shard {
 // Indexed by CPU number; the first shards_in_use() of them have regions.
 extern constinit Shard shards[kMaxShards] SEEMALLOC_HIDDEN;
 unsigned shards_in_use();
+void set_shards_in_use(unsigned count);
 
 // Pages of huge pages that were never allocated, plus the pages that expected huge pages may bring (page_heap.cc).
 extern std::atomic<size_t> spare_pages SEEMALLOC_HIDDEN;

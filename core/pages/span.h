@@ -215,6 +215,10 @@ struct alignas(kCacheLineBytes) Span {
 };
 static_assert(sizeof(Span) == 2 * kCacheLineBytes);
 
+// The spans of pages that are not ours, and of our pages that hold no block.
+extern Span foreign_span;
+extern Span free_span;
+
 // A doubly linked list of spans, newest first. The caller's lock protects it.
 class SpanList {
   // Invariant 1 (verify.h): next and prev agree with each other, and with the ends and the size of the list.

@@ -12,7 +12,6 @@
 #include "core/pages/kept_space.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
-#include "core/pages/purge.h"
 #include "core/pages/seams.h"
 #include "core/pages/shard.h"
 #include "core/pages/span_pool.h"

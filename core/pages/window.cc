@@ -4,7 +4,6 @@
 #include "core/os/arena.h"
 #include "core/os/memory.h"
 #include "core/os/scratch.h"
-#include "core/pages/page_map.h"
 
 namespace seemalloc::pages {
 

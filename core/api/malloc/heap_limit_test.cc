@@ -27,6 +27,7 @@
 #include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc {
 namespace {

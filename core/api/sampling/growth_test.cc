@@ -18,6 +18,9 @@
 #include "core/os/arena.h"
 #include "core/os/fault.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/region_count.h"
+#include "core/profile/decoder_for_test.h"
+#include "core/profile/growth_profile.h"
 #include "core/profile/heap/growth_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"
 

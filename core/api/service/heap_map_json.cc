@@ -13,8 +13,8 @@
 #include "core/os/memory.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
-#include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
+#include "core/pages/region_count.h"
 
 namespace seemalloc {
 

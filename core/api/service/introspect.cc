@@ -13,6 +13,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/region_count.h"
 
 using namespace seemalloc;
 

@@ -19,7 +19,10 @@
 #include "core/os/process.h"
 #include "core/pages/backing.h"
 #include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_policy.h"
 #include "core/pages/refaults.h"
 
 namespace seemalloc {

@@ -18,7 +18,6 @@
 #include "core/heap/residency.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"
-#include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
 namespace seemalloc {
