@@ -6,7 +6,6 @@
 
 #include <cstddef>
 
-#include "core/api/sampling.h"
 #include "core/api/sampling/sampling.h"
 #include "core/os/files.h"
 #include "core/os/socket.h"

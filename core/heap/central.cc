@@ -1,11 +1,14 @@
 #include "core/heap/central.h"
 
+#include <arch_words.h>
+
 #include <atomic>
 
 #include "core/base/check.h"
-#include "core/heap/holes.h"
-#include "core/heap/remote.h"
+#include "core/heap/parcel.h"
 #include "core/heap/size_class.h"
+#include "core/heap/small_span.h"
+#include "core/heap/span_holes.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
@@ -251,23 +254,15 @@ size_t central_listed_blocks(unsigned size_class) {
   return blocks;
 }
 
-void central_publish_lists(bool all) {
-  for (unsigned c = 0; c < kClassCount; c++) {
-    CentralClass& list = central[c];
-    for (;;) {
-      Block* blocks[kMaxForeignBlocks];
-      uint32_t count = 0;
-      {
-        LockGuard guard(list.lock);
-        if (list.list_count == 0 || (!all && list.list_low_water == 0)) break;
-        count = take_blocks_locked(list, c, blocks);
-        if (list.list_low_water != 0) list.list_low_water--;
-      }
-      publish_blocks(nullptr, blocks, count);
-    }
-    LockGuard guard(list.lock);
+uint32_t central_take_unneeded(unsigned size_class, bool all, Block** blocks) {
+  CentralClass& list = central[size_class];
+  LockGuard guard(list.lock);
+  if (list.list_count == 0 || (!all && list.list_low_water == 0)) {
     list.list_low_water = list.list_count;
+    return 0;
   }
+  if (list.list_low_water != 0) list.list_low_water--;
+  return take_blocks_locked(list, size_class, blocks);
 }
 
 Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more) {

@@ -47,8 +47,8 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
 uint32_t central_take_blocks(unsigned size_class, Block** blocks);
 // Number of blocks in such batches.
 size_t central_listed_blocks(unsigned size_class);
-// Publishes the batches that were not needed since the last call, or all of them.
-void central_publish_lists(bool all);
+// Takes a batch that was not needed since the last scan, or any. Returns 0 if there is none: the scan has ended.
+uint32_t central_take_unneeded(unsigned size_class, bool all, Block** blocks);
 
 // For holes.cc. Takes a span off its list that has been there for at least this many periods and may have holes.
 // Returns null if there is none, with *more set if it stopped because it has checked kHoleLooks spans. Frees into the

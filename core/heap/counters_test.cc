@@ -10,7 +10,10 @@
 
 #include "core/api/malloc/test_api.h"
 #include "core/base/options.h"
+#include "core/heap/owner_paths.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/statistics.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/memory.h"
 

@@ -1,8 +1,8 @@
 #include "core/heap/current_spans.h"
 
 #include "core/base/check.h"
-#include "core/heap/holes.h"
 #include "core/heap/lost_threads.h"
+#include "core/heap/span_holes.h"
 #include "core/os/wait.h"
 
 namespace seemalloc::heap {

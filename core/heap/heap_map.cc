@@ -1,6 +1,6 @@
 #include "core/heap/heap_map.h"
 
-#include "core/heap/remote.h"
+#include "core/heap/parcel.h"
 #include "core/heap/size_class.h"
 #include "core/os/memory.h"
 #include "core/pages/huge.h"

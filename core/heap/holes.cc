@@ -4,8 +4,13 @@
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/current_spans.h"
-#include "core/heap/remote.h"
+#include "core/heap/helper_link.h"
+#include "core/heap/owned_spans.h"
+#include "core/heap/parcel.h"
 #include "core/heap/size_class.h"
+#include "core/heap/small_span.h"
+#include "core/heap/span_holes.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/calls.h"
 #include "core/os/clock.h"
@@ -20,10 +25,6 @@ namespace seemalloc::heap {
 
 using pages::SpanKind;
 using pages::SpanState;
-
-std::atomic<uint32_t> hole_epoch{1};
-std::atomic<const void*> hole_helper{nullptr};
-std::atomic<Span*> detached_span{nullptr};
 
 namespace {
 
@@ -50,7 +51,7 @@ void begin_epoch() {
   hole_epoch.store(epoch, std::memory_order_release);  // pairs with ns_since_hole_epoch()
 }
 
-std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0}, current_spans{0};
+std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, current_spans{0};
 
 // The purging thread, identified by the address of its thread_cache. Null if no thread purges.
 std::atomic<const void*> purger{nullptr};
@@ -65,10 +66,6 @@ void cease_to_purge() {
 }
 
 // ---- pages of a span ----
-
-unsigned page_shift() { return static_cast<unsigned>(__builtin_ctzll(os::page_bytes())); }
-
-uintptr_t address_of_page(const Span* span, unsigned page) { return ((span->start >> page_shift()) + page) << page_shift(); }
 
 unsigned page_at(const Span* span, uintptr_t address) {
   return static_cast<unsigned>((address >> page_shift()) - (span->start >> page_shift()));
@@ -403,7 +400,7 @@ uint64_t shortest_period_ns() {
 }
 
 void begin_period(uint64_t now) {
-  uint64_t purged = purged_bytes.load(std::memory_order_relaxed), refilled = refilled_bytes.load(std::memory_order_relaxed);
+  uint64_t purged = purged_bytes.load(std::memory_order_relaxed), refilled = refilled_hole_bytes();
   set_length(purged - periods.purged_before, refilled - periods.refilled_before);
   periods.purged_before = purged;
   periods.refilled_before = refilled;
@@ -431,41 +428,6 @@ void run_slice(uint64_t now, uint64_t most_ns) {
 }
 
 }  // namespace
-
-BlockRange blocks_starting_in(const Span* span, unsigned page) {
-  uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
-  auto blocks_before = [span](uintptr_t address) {
-    if (address <= span->start) return uint32_t{0};
-    uint64_t blocks = (address - span->start + span->block_bytes - 1) / span->block_bytes;
-    return blocks < span->carved ? static_cast<uint32_t>(blocks) : span->carved;
-  };
-  return {blocks_before(page_start), blocks_before(page_end)};
-}
-
-bool may_have_holes(const Span* span) {
-  size_t free_bytes = size_t{listed_blocks(span)} * span->block_bytes;
-  return free_bytes >= 2 * os::page_bytes() && worth_another_look(span);
-}
-
-void note_look(Span* span) {
-  uint32_t live = span->live_acquire() - span->hole_blocks();
-  span->look.worth_from = listed_blocks(span) + (live < 8 ? 1 : live / 8);
-}
-
-uint32_t refill_hole(Span* span, Block** first) {
-  DCHECK(span->holes != 0 && span->free_list == nullptr);
-  DCHECK(span->state == SpanState::kCurrent && span->owner() == thread_cache.heap);
-  unsigned page = lowest_page(span->holes);
-  BlockRange range = blocks_starting_in(span, page);
-  DCHECK(range.end <= span->carved && range.end - range.first <= span->hole_blocks());
-  CHECK(range.first < range.end);
-  for (uint32_t i = range.first; i + 1 < range.end; i++) span->block_at(i)->next = span->block_at(i + 1);
-  span->block_at(range.end - 1)->next = nullptr;
-  *first = span->block_at(range.first);
-  span->remove_holes(uint32_t{1} << page, range.end - range.first);
-  refilled_bytes.fetch_add(os::page_bytes(), std::memory_order_relaxed);
-  return range.end - range.first;
-}
 
 namespace {
 bool wanted() { return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions; }
@@ -545,7 +507,7 @@ HolePurgePause::~HolePurgePause() { cease_to_purge(); }
 
 HoleCounters hole_counters() {
   auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {read(spans_with_holes), read(purged_bytes), read(refilled_bytes), read(current_spans)};
+  return {read(spans_with_holes), read(purged_bytes), refilled_hole_bytes(), read(current_spans)};
 }
 
 // ---- fork ----

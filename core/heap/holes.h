@@ -29,20 +29,10 @@
 // Checked by holes_model_test.cc (every interleaving on a small model) and holes_test.cc (threads).
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/check.h"
-#include "core/base/compiler.h"
-#include "core/pages/span.h"
-
 namespace seemalloc::heap {
-
-using pages::Span;
-
-// The clock for spans that wait. It counts half purge delays, or longer periods when purged pages are reused soon.
-extern std::atomic<uint32_t> hole_epoch;
 
 // Purges the holes of spans that have waited for a purge delay. Works in slices, within one percent of the processor
 // time that the program uses, or as long as the program is idle. Cheap when it is not time. Requires: no lock held.
@@ -55,14 +45,6 @@ size_t purge_all_holes(uint64_t most_ns = UINT64_MAX);
 // Returns how long ago the period of this number began. For a period older than the remembered ones it returns a lower
 // bound.
 uint64_t ns_since_hole_epoch(uint32_t epoch);
-
-// The helper thread, identified by the address of its thread_cache. If there is one, slow paths leave the work of
-// purge_holes_if_due() to it.
-extern std::atomic<const void*> hole_helper;
-
-// Makes the blocks of one hole a null-terminated list. They no longer count as blocks in a hole, but still count as
-// live. Returns their number. Requires: the span has holes; the caller is its owner.
-uint32_t refill_hole(Span* span, Block** first);
 
 // In a forked child: reattaches the span that the parent's purger had detached. That takes locks. If locks may not be
 // taken, the span stays detached, and nothing more is allocated from it.
@@ -84,40 +66,5 @@ struct HoleCounters {
   uint64_t current_spans;   // current spans taken from classes that their thread did not use
 };
 HoleCounters hole_counters();
-
-// ---- for the lists on which spans wait: under the lock of the list ----
-
-// The span that is detached; else null. There is at most one, since one thread at a time purges.
-extern std::atomic<Span*> detached_span;
-inline void note_detached(Span* span) {
-  DCHECK(span->state == pages::SpanState::kAvailable || span->state == pages::SpanState::kCurrent);
-  DCHECK(span->prev == nullptr && span->next == nullptr);
-  span->state = pages::SpanState::kDetached;
-  detached_span.store(span, std::memory_order_relaxed);
-}
-inline void forget_detached() { detached_span.store(nullptr, std::memory_order_relaxed); }
-
-// The most spans that are checked while the lock is held.
-inline constexpr unsigned kHoleLooks = 128;
-// True if the span has been on its list for at least this many periods.
-inline bool has_waited(const Span* span, uint32_t periods) {
-  return hole_epoch.load(std::memory_order_relaxed) - span->look.since >= periods;
-}
-// Number of blocks on its list. A block that the owner is freeing may not be counted yet.
-inline uint32_t listed_blocks(const Span* span) { return span->carved - span->live_acquire(); }
-inline bool worth_another_look(const Span* span) { return listed_blocks(span) >= span->look.worth_from; }
-// True if the span has enough free bytes, and more free blocks than at its last scan.
-bool may_have_holes(const Span* span);
-// Records that the span has been scanned.
-void note_look(Span* span);
-
-// ---- pages and blocks of a span ----
-
-struct BlockRange {
-  uint32_t first, end;
-};
-// The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in Span::holes.
-BlockRange blocks_starting_in(const Span* span, unsigned page);
-inline unsigned lowest_page(uint32_t pages) { return static_cast<unsigned>(__builtin_ctz(pages)); }
 
 }  // namespace seemalloc::heap

@@ -5,12 +5,14 @@
 #include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/heap/central.h"
+#include "core/heap/helper_link.h"
+#include "core/heap/holes.h"
 #include "core/heap/large_cache.h"
-#include "core/heap/lost_threads.h"
 #include "core/heap/pressure.h"
-#include "core/heap/remote.h"
+#include "core/heap/publish.h"
+#include "core/heap/registry.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/sample_growth.h"
-#include "core/heap/thread_heap.h"
 #include "core/heap/walk_gate.h"
 #include "core/os/clock.h"
 #include "core/pages/page_heap.h"
@@ -21,8 +23,6 @@
 namespace seemalloc::heap {
 
 namespace {
-
-WalkGate walk_gate;
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
@@ -46,7 +46,7 @@ void begin_large_epoch(bool by_helper) {
     purge_idle_bodies();
     pages::purge_old_span_records(by_helper ? kMostRecordPages : kMostRecordPagesOfAFree);
   }
-  central_publish_lists(false);
+  publish_central_lists(false);
   reclaim_for_sleepers();
   central_trim();
 }
@@ -54,7 +54,7 @@ void begin_large_epoch(bool by_helper) {
 }  // namespace
 
 void tick(bool by_helper) {
-  // Blocks that housekeeping frees lead here again: the outer call does the work. The stack may be small.
+  // A signal handler that interrupts housekeeping may free blocks. The outer call does the work: the stack may be small.
   if (walk_gate.entered_by_this_thread()) return;
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
@@ -72,26 +72,5 @@ void tick(bool by_helper) {
   purge_holes_if_due(now);
   if (!by_helper) note_slow_free();
 }
-
-size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
-  if (walk_gate.enter()) {
-    release_lost(true);
-    release_parked();
-    central_publish_lists(true);
-    reclaim_for_sleepers();
-    retire_empty_spans();
-    flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-    walk_gate.leave();
-  }
-  // Whole free pages first: when memory is short, that frees the most in the least time.
-  size_t bytes = pages::purge_all(reason);
-  bytes += purge_all_holes(most_in_holes_ns);
-  return bytes + pages::purge_span_records();
-}
-
-HousekeepingPause::HousekeepingPause() : alone_(walk_gate.begin_walk()) {}
-HousekeepingPause::~HousekeepingPause() { walk_gate.end_walk(); }
-
-void forget_housekeeping_in_child() { walk_gate.forget_others_in_child(); }
 
 }  // namespace seemalloc::heap

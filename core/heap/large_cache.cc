@@ -2,8 +2,7 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
-#include "core/heap/pressure.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/helper_link.h"
 #include "core/os/wait.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge_policy.h"
@@ -119,16 +118,6 @@ void LargeCache::flush_idle(uint32_t epoch) {
   if (bytes() == 0 || !lock_.try_close()) return;
   flush_before(epoch);
   lock_.open();
-}
-
-void flush_idle_large_caches(uint32_t epoch) {
-  unsigned active = 0;
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
-    heap->body->large.flush_idle(epoch);
-    active++;
-  }
-  share_large_budget(active);
 }
 
 }  // namespace seemalloc::heap

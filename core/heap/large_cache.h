@@ -16,14 +16,23 @@
 #include <cstdint>
 
 #include "core/base/check.h"
+#include "core/base/options.h"
 #include "core/os/asymmetric_lock.h"
 #include "core/os/calls.h"
+#include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::heap {
 
 using pages::Span;
+
+// The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A collection compares
+// it with the bytes on lists of available spans; current spans and thread free lists are not counted.
+inline size_t thread_cache_budget() {
+  size_t budget = options::get(options::Id::thread_cache);
+  return budget < pages::reserve_limit() ? budget : pages::reserve_limit();
+}
 
 // The most bytes that one thread may keep; and the clock, in half purge delays.
 extern std::atomic<size_t> large_limit_bytes SEEMALLOC_HIDDEN;
@@ -128,9 +137,5 @@ class LargeCache {
 
 // Sets how much each of `threads` threads may keep. Called when a thread gets its heap, and at every tick.
 void share_large_budget(unsigned threads);
-
-// Releases the spans that active threads have kept since before the epoch, except those of a thread that is using its
-// cache, and shares the budget again.
-void flush_idle_large_caches(uint32_t epoch);
 
 }  // namespace seemalloc::heap

@@ -16,6 +16,7 @@
 #include "core/base/options.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/housekeeping.h"
+#include "core/heap/purge_all.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"

@@ -1,6 +1,7 @@
 #include "core/heap/lost_threads.h"
 
 #include "core/base/check.h"
+#include "core/heap/thread_cache.h"
 #include "core/os/read_memory.h"
 #include "core/os/threads.h"
 

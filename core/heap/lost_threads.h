@@ -39,9 +39,4 @@ void take_over_lists(ThreadHeap& heap);
 // True if the heap counts as active but its thread has ended without our notice. Requires: the registry lock.
 bool has_lost_its_thread(const ThreadHeap& heap, int this_process);
 
-// Empties the heaps of lost threads. With `all` it checks every heap; otherwise, if there are many heaps, a limited
-// number in turn.
-// Requires: no lock held.
-void release_lost(bool all);
-
 }  // namespace seemalloc::heap

@@ -1,5 +1,7 @@
 #include "core/heap/parcel.h"
 
+#include <arch_words.h>
+
 #include "core/base/check.h"
 
 namespace seemalloc::heap {

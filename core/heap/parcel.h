@@ -42,4 +42,11 @@ BlockList open_parcels(const Span* span, Block* parcel, uint32_t count);
 // Links blocks of any spans in the given order. Fatal if a block is there twice.
 BlockList link_blocks(Block* const* blocks, uint32_t count);
 
+// Span::remote: 0, kUnowned, or a chain of batches and the number of its blocks (remote.h).
+inline constexpr uint64_t kUnowned = 1;
+
+inline uint64_t pack_remote(const Block* first, uint32_t count) { return reinterpret_cast<uint64_t>(first) << 16 | count; }
+inline Block* remote_first(uint64_t word) { return reinterpret_cast<Block*>(word >> 16); }
+inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : static_cast<uint32_t>(word & 0xffff); }
+
 }  // namespace seemalloc::heap

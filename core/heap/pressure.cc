@@ -3,13 +3,15 @@
 #include <atomic>
 
 #include "core/base/counters.h"
-#include "core/heap/housekeeping.h"
+#include "core/base/options.h"
 #include "core/heap/pressure_rules.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/thread_cache.h"
 #include "core/os/calls.h"
 #include "core/os/cgroup.h"
 #include "core/os/clock.h"
 #include "core/os/wait.h"
+#include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 #include "core/pages/purge_policy.h"

@@ -11,8 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/options.h"
-#include "core/pages/backing.h"
 
 namespace seemalloc::heap {
 
@@ -25,13 +23,6 @@ void look_at_pressure(size_t upcoming_bytes);
 uint64_t watch_pressure(bool stalled);
 // Does the periodic work of the helper thread if there is none. Called by ticks.
 void watch_without_helper();
-
-// The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A collection compares
-// it with the bytes on lists of available spans; current spans and thread free lists are not counted.
-inline size_t thread_cache_budget() {
-  size_t budget = options::get(options::Id::thread_cache);
-  return budget < pages::reserve_limit() ? budget : pages::reserve_limit();
-}
 
 // Called at load, before there are threads.
 void pressure_options_read();

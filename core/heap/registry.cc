@@ -1,13 +1,19 @@
-// The list of all thread heaps: makes, recycles and empties heaps, and handles fork.
+#include "core/heap/registry.h"
+
+#include <limits.h>
+
+#include <new>
+
 #include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
-#include "core/heap/holes.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/hand_over.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/lost_threads.h"
-#include "core/heap/remote.h"
+#include "core/heap/sample_distance.h"
+#include "core/heap/small_span.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
 #include "core/os/ids.h"
@@ -15,19 +21,12 @@
 #include "core/pages/page_heap.h"
 #include "core/pages/purge_policy.h"
 
-#include <limits.h>
-
-#include <new>
-
 namespace seemalloc::heap {
 
 namespace {
 
-Lock registry;
-std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
-std::atomic<unsigned> active{0};
 // At most this many abandoned heaps keep their lists and spans; the others are emptied. When many threads end together,
 // rarely as many new ones start soon.
 constexpr unsigned kMaxParked = 16;
@@ -45,7 +44,7 @@ HeapBody* next_body = nullptr;
 HeapBody* bodies_end = nullptr;
 
 HeapBody* take_body_locked() {
-  DCHECK(registry.is_held());
+  DCHECK(registry_lock().is_held());
   if (next_body != bodies_end) return next_body;
   size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
   void* chunk = os::map(bytes, os::Reason::kRecords);
@@ -69,23 +68,22 @@ ThreadHeap* make_heap_locked() {
   DCHECK(next_body == body && next_body < bodies_end);
   next_body++;
   if (oldest_heap == nullptr) oldest_heap = heap;
-  heap->next_all = first_heap.load(std::memory_order_relaxed);
-  first_heap.store(heap, std::memory_order_release);
+  add_to_all_heaps(heap);
   return heap;
 }
 
 void make_idle_locked(ThreadHeap& heap) {
-  DCHECK(registry.is_held());
+  DCHECK(registry_lock().is_held());
   DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kActive);
   heap.idle_ticks = 1;
   heap.next_idle = first_idle;
   first_idle = &heap;
-  active.fetch_sub(1, std::memory_order_relaxed);
+  count_active_heaps(-1);
 }
 
 // The heap has left the idle list, for its next thread or to be emptied.
 void make_active_locked(ThreadHeap& heap) {
-  DCHECK(registry.is_held());
+  DCHECK(registry_lock().is_held());
   if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) {
     DCHECK(parked != 0 && parked_bytes >= heap.parked_bytes);
     parked--;
@@ -93,7 +91,7 @@ void make_active_locked(ThreadHeap& heap) {
   }
   heap.idle_ticks = 0;
   heap.state.store(HeapState::kActive, std::memory_order_seq_cst);
-  active.fetch_add(1, std::memory_order_relaxed);
+  count_active_heaps(+1);
 }
 
 // A heap changes hands in several critical sections. If a signal handler forks between two of them, that counts as a
@@ -109,14 +107,14 @@ class HandOver {
 // Returns the blocks of the heap's lists and releases its spans; afterwards the next thread may have the heap.
 void empty_heap(ThreadHeap& heap) {
   release_everything(heap);
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   make_idle_locked(heap);
 }
 
 // Takes the heap that became idle last, except heaps whose lists are older than a change of the option `sample`: a tick
 // empties those. Returns null if there is none.
 ThreadHeap* take_idle_locked() {
-  DCHECK(registry.is_held());
+  DCHECK(registry_lock().is_held());
   ThreadHeap** link = &first_idle;
   auto is_older = [](const ThreadHeap& heap) {
     return heap.state.load(std::memory_order_relaxed) == HeapState::kParked && has_older_lists(heap);
@@ -129,7 +127,7 @@ ThreadHeap* take_idle_locked() {
 
 // Reserves space for one more abandoned heap. Returns the most bytes that it may have; 0: there is no space.
 size_t take_room_to_park() {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   size_t left = minus(kMostParked_bytes, parked_bytes), most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
   if (parked == kMaxParked || most == 0) return 0;
   parked++;
@@ -142,7 +140,7 @@ bool keep_as_is(ThreadHeap& heap) {
   size_t most = pages::purge_mode() != options::Purge::kEager ? take_room_to_park() : 0;
   if (most == 0) return false;
   bool kept = park(heap, most);
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   DCHECK(parked != 0 && parked <= kMaxParked && parked_bytes >= most);
   parked_bytes -= most;
   if (!kept) {
@@ -159,9 +157,6 @@ bool keep_as_is(ThreadHeap& heap) {
 
 }  // namespace
 
-ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
-unsigned active_heaps() { return active.load(std::memory_order_relaxed); }
-Lock& registry_lock() { return registry; }
 uint64_t handed_out_elsewhere() { return handed_out_before + handed_out_heapless.load(std::memory_order_relaxed); }
 void count_handed_out_heapless(uint64_t bytes) { handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed); }
 
@@ -170,7 +165,7 @@ ThreadHeap* adopt_heap() {
   ThreadHeap* heap;
   int thread_id = os::thread_id(), process_id = os::process_id();
   {
-    LockGuard guard(registry);
+    LockGuard guard(registry_lock());
     ThreadHeap* oldest = oldest_heap;
     if (oldest != nullptr && oldest->cache.load(std::memory_order_relaxed) == &thread_cache) {
       // The heap was made before thread-local memory was initialised, which wiped our pointer to it; or its thread was
@@ -228,7 +223,7 @@ bool has_no_spans(ThreadHeap& heap) {
 
 // Takes the next abandoned heap, which is the caller's from here on; null if there is none.
 ThreadHeap* take_parked() {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
     ThreadHeap* heap = *link;
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
@@ -262,7 +257,7 @@ bool is_locked(ThreadHeap& heap) {
 // Takes the next heap that has lost its thread, which is the caller's from here on. Makes at most *looks checks.
 // Returns null if it finds none. Sets *from to the heap at which the next call continues.
 ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   for (; *from != nullptr && *looks != 0; --*looks) {
     ThreadHeap* heap = *from;
     *from = heap->next_all;
@@ -283,7 +278,7 @@ void release_lost(bool all) {
   if (active_heaps() <= mine) return;  // a program without other threads makes no system calls here
   ThreadHeap* from = nullptr;
   if (!all) {
-    LockGuard guard(registry);
+    LockGuard guard(registry_lock());
     from = next_look;
   }
   if (from == nullptr) from = all_heaps();
@@ -294,6 +289,16 @@ void release_lost(bool all) {
     heap->body->large.flush_idle(large_epoch.load(std::memory_order_relaxed) + 1);
     empty_heap(*heap);
   }
+}
+
+void flush_idle_large_caches(uint32_t epoch) {
+  unsigned active = 0;
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    heap->body->large.flush_idle(epoch);
+    active++;
+  }
+  share_large_budget(active);
 }
 
 namespace {
@@ -334,7 +339,7 @@ struct IdleBodies {
 // Starting at *from, takes the next group of which at least one body still has its pages. Returns an empty group if
 // there is none. Sets *from to the heap at which the next call continues.
 IdleBodies take_idle_bodies(ThreadHeap** from) {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   IdleBodies found;
   ThreadHeap* newest = nullptr;
   ThreadHeap* heap = *from;
@@ -369,7 +374,7 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
 
 // Puts the heaps back into the idle list, behind the others, whose bodies still have their pages.
 void put_idle_bodies(const IdleBodies& bodies) {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle) heap->idle_ticks = kBodyPurged;
   ThreadHeap** end = &first_idle;
   while (*end != nullptr) end = &(*end)->next_idle;
@@ -377,7 +382,7 @@ void put_idle_bodies(const IdleBodies& bodies) {
 }
 
 void age_idle_heaps() {
-  LockGuard guard(registry);
+  LockGuard guard(registry_lock());
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->idle_ticks != 0 && heap->idle_ticks <= kPatience) heap->idle_ticks++;
   }
@@ -396,14 +401,6 @@ void purge_idle_bodies() {
   age_idle_heaps();
 }
 
-void hand_on_zombie(ThreadHeap& heap) {
-  LockGuard guard(registry);
-  // The heap has a new thread, which processes its pending spans.
-  if (heap.state.load(std::memory_order_seq_cst) != HeapState::kZombie) return;
-  LockGuard slow(heap.slow_lock);
-  release_spans_locked(heap);
-}
-
 namespace {
 // Counts since the process's start begin again in the child: a sum over processes would otherwise count the parent's
 // twice.
@@ -416,18 +413,6 @@ void forget_counts_in_child() {
 }
 }  // namespace
 
-void lock_for_fork() {
-  registry.lock_for_fork();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.lock_for_fork();
-  lock_central_for_fork();
-}
-
-void unlock_after_fork_parent() {
-  unlock_central_after_fork();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.unlock_after_fork();
-  registry.unlock_after_fork();
-}
-
 namespace {
 // In a forked child: the lost thread may have been in take_freed(), which takes no lock. Then its next list had left
 // the span, but the span's counts did not yet include it. The blocks of that list are lost in the child.
@@ -438,14 +423,7 @@ void finish_take_of_lost_thread(ThreadHeap& heap) {
 }
 }  // namespace
 
-void unlock_after_fork_child() {
-  unlock_after_fork_parent();
-  // A signal handler that has interrupted one of our critical sections may fork. The locks of that section stay held
-  // until this thread continues it, so this function takes no lock then, and the process never recovers the other
-  // threads' heaps.
-  bool may_lock = !fork_interrupts_a_holder;
-  forget_housekeeping_in_child();
-  forget_purger_in_child(may_lock);
+void recover_heaps_in_child(bool may_lock) {
   if (thread_cache.heap != nullptr) {
     thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);
     thread_cache.heap->process_id.store(os::process_id(), std::memory_order_relaxed);
@@ -460,8 +438,8 @@ void unlock_after_fork_child() {
       still_parked_bytes += heap->parked_bytes;
     }
     if (may_lock && state == HeapState::kZombie && (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
-      LockGuard guard(registry);  // the thread that emptied it, or purged its body, was about to do this
-      if (heap->idle_ticks == kBodyGoes) active.fetch_add(1, std::memory_order_relaxed);
+      LockGuard guard(registry_lock());  // the thread that emptied it, or purged its body, was about to do this
+      if (heap->idle_ticks == kBodyGoes) count_active_heaps(+1);
       make_idle_locked(*heap);
     }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;

@@ -30,16 +30,11 @@
 #include <cstdint>
 
 #include "core/base/check.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::heap {
-
-inline constexpr uint64_t kUnowned = 1;
-
-inline uint64_t pack_remote(const Block* first, uint32_t count) { return reinterpret_cast<uint64_t>(first) << 16 | count; }
-inline Block* remote_first(uint64_t word) { return reinterpret_cast<Block*>(word >> 16); }
-inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : static_cast<uint32_t>(word & 0xffff); }
 
 // A class that gathers more bytes than this, or kMaxForeignBlocks blocks, publishes them: no other thread can reach
 // blocks that a sleeping thread keeps.
@@ -72,20 +67,10 @@ SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, 
 // Frees one block of a span that another heap owns. `heap` is the calling thread's heap, in which blocks are gathered;
 // with null the block is published at once.
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
-// Number of blocks sent to their spans' owners so far. Blocks that their thread reused itself are not counted.
-uint64_t remote_frees();
-void forget_heapless_remote_frees_in_child();
 // Takes all gathered blocks of the class, the last one first: at most kMaxForeignBlocks. Returns their number. Fatal if
 // the program has written to the list, or it has a block twice.
 uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks);
 // Publishes all gathered blocks.
 void flush_foreign(ThreadHeap& heap);
-// Publishes `count` blocks of any spans; overwrites the array. `heap` is the calling thread's, or null.
-void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count);
-// Releases spans of sleeping owners whose live blocks have all been freed remotely, however few there are.
-void reclaim_for_sleepers();
-// The heap's thread is ending or gone: publishes the blocks of other spans in its thread free lists, and all gathered
-// blocks.
-void publish_lists_of_ending(ThreadHeap& heap);
 
 }  // namespace seemalloc::heap

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/base/state_search_for_test.h"
+#include "core/heap/parcel.h"
 
 namespace {
 

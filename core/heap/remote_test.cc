@@ -13,7 +13,9 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/central.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/publish.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/registry.h"
 #include "core/heap/statistics.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
@@ -103,7 +105,7 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
   for (void* p : blocks) sm_free(p);
-  central_publish_lists(true);  // as two ticks would do
+  publish_central_lists(true);  // as two ticks would do
   reclaim_for_sleepers();
   EXPECT_LT(used_bytes(), full / 10) << "of " << full;
   stage = 2;
@@ -125,7 +127,7 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
   std::thread([&] {
     for (void* p : blocks) sm_free(p);
   }).join();
-  central_publish_lists(true);
+  publish_central_lists(true);
   EXPECT_LT(used_bytes(), full / 5) << "of " << full;
   stage = 2;
   owner.join();

@@ -2,6 +2,7 @@
 
 #include "core/heap/heap_map.h"
 #include "core/heap/sampled.h"
+#include "core/heap/small_span.h"
 #include "core/os/clock.h"
 #include "core/os/memory.h"
 #include "core/pages/huge.h"

@@ -1,5 +1,6 @@
 #include "core/heap/sample_growth.h"
 
+#include "core/heap/sample_distance.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/page_heap.h"
 

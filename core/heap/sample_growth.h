@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "core/base/units.h"
+#include "core/heap/sample_distance.h"
 
 namespace seemalloc::heap {
 
@@ -47,8 +48,6 @@ bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans);
 
 // A span has been taken: if the process's heap has grown, makes all threads draw their backed-off distances again.
 void look_for_growth_slow();
-// Set by code that draws a backed-off distance.
-extern std::atomic<bool> sample_distances_stretched;
 inline void look_for_growth() {
   if (sample_distances_stretched.load(std::memory_order_relaxed)) look_for_growth_slow();
 }

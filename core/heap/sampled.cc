@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/heap/size_class.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/small_span.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"

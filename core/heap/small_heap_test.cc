@@ -10,9 +10,11 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/units.h"
 #include "core/heap/central.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/owner_paths.h"
+#include "core/heap/purge_all.h"
 #include "core/heap/remote.h"
 #include "core/heap/statistics.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 
 namespace seemalloc::heap {

@@ -1,12 +1,15 @@
 #include "core/heap/statistics.h"
 
 #include "core/heap/central.h"
-#include "core/heap/holes.h"
-#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
 #include "core/heap/lost_threads.h"
-#include "core/heap/remote.h"
+#include "core/heap/parcel.h"
+#include "core/heap/publish.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/registry.h"
 #include "core/heap/sampled.h"
+#include "core/heap/span_holes.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
@@ -296,7 +299,7 @@ void walk_span(void* context, Span* span) {
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
   HousekeepingPause pause;
   if (!pause.is_alone()) return false;
-  central_publish_lists(true);  // to where the walk finds them
+  publish_central_lists(true);  // to where the walk finds them
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);
   pages::for_each_huge_span(walk_span, &walk);

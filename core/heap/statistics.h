@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/heap/size_class.h"
+#include "core/heap/thread_heap.h"
 
 namespace seemalloc::heap {
 

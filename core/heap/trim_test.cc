@@ -11,7 +11,6 @@
 
 #include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
-#include "core/heap/housekeeping.h"
 #include "core/heap/residency.h"
 #include "core/heap/statistics.h"
 #include "core/os/process.h"

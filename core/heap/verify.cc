@@ -1,11 +1,15 @@
 #include "core/heap/verify.h"
 
+#include <arch_words.h>
+
 #include "core/base/check.h"
 #include "core/heap/central.h"
-#include "core/heap/holes.h"
 #include "core/heap/homes.h"
-#include "core/heap/remote.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/parcel.h"
 #include "core/heap/sampled.h"
+#include "core/heap/span_holes.h"
+#include "core/heap/thread_cache.h"
 #include "core/os/scratch.h"
 #include "core/pages/page_map.h"
 #include "core/pages/verify.h"

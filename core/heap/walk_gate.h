@@ -80,4 +80,6 @@ class WalkGate {
   std::atomic<unsigned> workers_{0}, walkers_{0};
 };
 
+extern constinit WalkGate walk_gate;
+
 }  // namespace seemalloc::heap

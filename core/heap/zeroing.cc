@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/memory.h"
 #include "core/pages/page_heap.h"

@@ -1,4 +1,5 @@
 // Large callocs of used memory: always zero, and purged where hardly any page is resident.
+#include "core/heap/thread_heap.h"
 #include "core/heap/zeroing.h"
 
 #include <errno.h>
@@ -16,8 +17,9 @@
 #include "core/api/sampling/no_samples_for_test.h"
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
-#include "core/heap/housekeeping.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/thread_cache.h"
+#include "core/heap/zeroing_pace.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"

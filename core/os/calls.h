@@ -1,6 +1,6 @@
 // System calls for memory, counted where they are made: by call and by reason, with bytes and time.
 //
-// Every function of os.h that requests memory from the kernel, or queries it, ends in counted_call(). Counters are
+// Every function of memory.h that requests memory from the kernel, or queries it, ends in counted_call(). Counters are
 // relaxed, and each pair has its own cache line: these are slow paths. A reader may see fields of different moments.
 // During a trace, each call is also passed to `on_call`, after it has been made.
 // Threads: all functions may be called from any thread at any time, signal handlers included.

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/os/fault.h"
+#include "core/os/memory.h"
 
 namespace seemalloc::os {
 namespace {

@@ -1,5 +1,6 @@
 #include "core/pages/huge.h"
 
+#include <arch_words.h>
 #include <string.h>
 
 #include <atomic>

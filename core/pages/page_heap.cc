@@ -1,5 +1,7 @@
 #include "core/pages/page_heap.h"
 
+#include <arch_words.h>
+
 #include <atomic>
 
 #include "core/base/check.h"

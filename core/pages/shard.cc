@@ -2,7 +2,7 @@
 
 namespace seemalloc::pages {
 
-constinit Shard shards[kMaxShards];
+constinit Shard shards[kMaxShards] = {};
 std::atomic<size_t> spare_pages{0};
 
 namespace {

@@ -14,6 +14,8 @@
 //  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
 
+#include <arch_words.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -170,16 +172,7 @@ struct alignas(kCacheLineBytes) Span {
 
   // The owner's last access in a free; it orders all earlier writes of the owner to the span before it. Pairs with
   // live_acquire(). Returns true at zero.
-  SEEMALLOC_ALWAYS_INLINE bool count_down() {
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-    __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
-    return --countdown == 0;
-#else
-    uint32_t left = countdown - 1;
-    __atomic_store_n(&countdown, left, __ATOMIC_RELEASE);
-    return left == 0;
-#endif
-  }
+  SEEMALLOC_ALWAYS_INLINE bool count_down() { return decrement_last(countdown); }
   // For threads that do not own the span. With the owner's slow_lock held, the result is at least the true number, and
   // every access of the owner that it counts has completed.
   uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }

@@ -16,6 +16,8 @@
 //  2. a region's entries are foreign before it is unmapped, so the next user of the addresses is never taken for us.
 #pragma once
 
+#include <arch_words.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "core/heap/central.h"
-#include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/verify.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
-#include "core/pages/purge.h"
 #include "core/pages/verify.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -16,7 +16,7 @@
 #include "core/api/service/control.h"
 #include "core/api/settings/runtime_options.h"
 #include "core/os/fault.h"
-#include "core/os/os.h"
+#include "core/os/ids.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc {

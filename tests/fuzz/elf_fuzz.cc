@@ -12,6 +12,7 @@
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
+#include "core/os/memory.h"
 #include "core/os/place.h"
 #include "core/profile/code/build_id.h"
 #include "core/profile/code/eh_frame.h"

@@ -22,9 +22,6 @@
 #include "core/os/wait.h"
 #include "core/profile/code/unloaded.h"
 #include "core/profile/cpu/cpu_profile.h"
-#include "core/profile/cpu_profile.h"
-#include "core/profile/unloaded.h"
-#include "core/profile/unwind.h"
 #include "core/profile/unwind/unwind.h"
 
 namespace seemalloc {

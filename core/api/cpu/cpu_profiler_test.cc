@@ -27,9 +27,7 @@
 #include "core/os/clock.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/os/wait.h"
-#include "core/profile/decoder_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {

@@ -2,22 +2,17 @@
 
 #include <bit>
 
-#include "core/api/dump.h"
-#include "core/api/dump_names.h"
-#include "core/api/dump_ring.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/dump_ring.h"
-#include "core/api/helper.h"
+#include "core/api/helper/helper.h"
 #include "core/api/malloc/may_lock.h"
 #include "core/api/malloc/services.h"
-#include "core/api/sampling.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/runtime_options.h"
 #include "core/os/clock.h"
 #include "core/os/files.h"
 #include "core/os/lock.h"
-#include "core/os/os.h"
 #include "core/os/scratch.h"
 #include "core/os/wait.h"
 #include "core/pages/backing.h"

@@ -24,9 +24,7 @@
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/os/clock.h"
-#include "core/os/os.h"
 #include "core/os/wait.h"
-#include "core/profile/decoder_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {

@@ -5,10 +5,8 @@
 // Threads: one at a time.
 #pragma once
 
-#include "core/api/dump_names.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/os/files.h"
-#include "core/os/os.h"
 #include "core/os/socket.h"
 
 namespace seemalloc {

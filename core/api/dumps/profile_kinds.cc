@@ -1,9 +1,7 @@
 #include "core/api/dumps/profile_kinds.h"
 
 #include "core/api/cpu/cpu_profiler.h"
-#include "core/api/cpu_profiler.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 
 namespace seemalloc {
 

@@ -9,10 +9,8 @@
 
 #include <bit>
 
-#include "core/api/fast_path.h"
 #include "core/api/malloc/fast_path.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 
 namespace seemalloc {
 

@@ -5,24 +5,15 @@
 #pragma once
 
 #include "core/api/malloc/slow_path.h"
+#include <arch_pop.h>
 #include "core/base/compiler.h"
-#include "core/heap/list_head.h"
+#include "core/heap/owner_paths.h"
 #include "core/heap/size_class.h"
+#include "core/heap/thread_cache.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/window.h"
 
 namespace seemalloc {
-
-// Pops the first block of the class's free list; null if it is empty.
-SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
-  heap::ListHead head(size_class);
-  Block* block = head.first();
-  if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
-  Block* next = block->next;
-  head.set(next);
-  prefetch_for_write(next);  // it is allocated next; prefetching null does no harm
-  return block;
-}
 
 // A block of the class; `bytes` is the requested size, for the sampler.
 SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {

@@ -15,6 +15,7 @@
 // All are weak: in a static link the program's own operators win. The program brings the C++ runtime:
 // std::get_new_handler and the exception machinery are weak references, which are null in a C program. A C program
 // never calls these operators.
+#include <arch_words.h>
 #include <dlfcn.h>
 
 #include <atomic>

@@ -17,6 +17,8 @@
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/holes.h"
+#include "core/heap/thread_cache.h"
+#include "core/heap/thread_heap.h"
 #include "core/heap/verify.h"
 
 namespace seemalloc {

@@ -25,7 +25,7 @@
 #include "core/base/units.h"
 #include "core/heap/fragmentation.h"
 #include "core/heap/homes.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/purge_all.h"
 #include "core/heap/size_class.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"

@@ -14,15 +14,12 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/purge_all.h"
 #include "core/os/arena.h"
 #include "core/os/fault.h"
-#include "core/pages/page_heap.h"
 #include "core/pages/region_count.h"
-#include "core/profile/decoder_for_test.h"
-#include "core/profile/growth_profile.h"
-#include "core/profile/heap/growth_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"
+#include "core/profile/heap/growth_profile.h"
 
 namespace seemalloc {
 namespace {

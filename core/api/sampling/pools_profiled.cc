@@ -5,6 +5,7 @@
 #include "core/api/sampling/sample_stretch.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/thread_heap.h"
 #include "core/profile/heap/pool_profile.h"
 #include "core/profile/sampling/sample_pace.h"

@@ -6,6 +6,7 @@
 
 #include "core/base/options.h"
 #include "core/base/units.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/sample_growth.h"
 #include "core/profile/sampling/sample_pace.h"
 

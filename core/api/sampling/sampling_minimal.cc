@@ -1,4 +1,5 @@
 #include "core/api/sampling/sampling.h"
+#include "core/heap/thread_heap.h"
 #include "core/pages/growth.h"
 
 namespace seemalloc {

@@ -5,6 +5,7 @@
 #include "core/api/sampling/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/fragmentation.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/sample_growth.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"

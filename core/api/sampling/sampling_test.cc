@@ -14,12 +14,12 @@
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/sample_distance.h"
 #include "core/heap/sample_growth.h"
 #include "core/heap/size_class.h"
 #include "core/heap/statistics.h"
-#include "core/heap/thread_heap.h"
 #include "core/pages/page_map.h"
 
 namespace seemalloc {

@@ -21,16 +21,11 @@
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/os/wait.h"
-#include "core/profile/decoder_for_test.h"
+#include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"
-#include "core/profile/heap_profile.h"
-#include "core/profile/pprof/decoder_for_test.h"
-#include "core/profile/records.h"
 #include "core/profile/sampling/thread_names.h"
-#include "core/profile/thread_names.h"
 
 namespace seemalloc {
 namespace {

@@ -1,6 +1,7 @@
 // The heap map against a walk over all spans, for blocks at known positions, and while threads work.
-#include "core/api/heap_map_json.h"
 #include "core/api/service/heap_map_json.h"
+#include "core/heap/purge_all.h"
+#include "core/heap/span_holes.h"
 #include "core/os/wait.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,6 @@
 #include "core/base/units.h"
 #include "core/heap/heap_map.h"
 #include "core/heap/holes.h"
-#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
 #include "core/pages/huge.h"

@@ -6,7 +6,6 @@
 #include "core/api/sampling/memory_report.h"
 #include "core/base/text.h"
 #include "core/heap/statistics.h"
-#include "core/pages/page_heap.h"
 
 namespace seemalloc {
 

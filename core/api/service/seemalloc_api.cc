@@ -12,7 +12,7 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
-#include "core/heap/housekeeping.h"
+#include "core/heap/purge_all.h"
 
 using namespace seemalloc;
 

@@ -3,7 +3,7 @@
 #include "core/api/sampling/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/sample_distance.h"
 
 namespace seemalloc {
 

@@ -8,11 +8,8 @@
 #include "core/base/units.h"
 #include "core/os/files.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/profile/code/dwarf_cursor.h"
 #include "core/profile/code/eh_frame.h"
-#include "core/profile/dwarf_cursor.h"
-#include "core/profile/eh_frame.h"
 
 namespace seemalloc::profile {
 

@@ -14,11 +14,8 @@
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
-#include "core/os/random.h"
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/code/modules.h"
-#include "core/profile/eh_frame.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -8,11 +8,8 @@
 #include "core/base/compiler.h"
 #include "core/base/units.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/profile/code/frame_index.h"
 #include "core/profile/code/module_table.h"
-#include "core/profile/frame_index.h"
-#include "core/profile/module_table.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE
 // <dlfcn.h> is from a C library older than glibc 2.35; this is the interface as fixed in that release.

@@ -13,10 +13,8 @@
 #include "core/os/sandbox.h"
 #include "core/os/wait.h"
 #include "core/profile/code/modules.h"
-#include "core/profile/grow_array.h"
-#include "core/profile/modules.h"
-#include "core/profile/records.h"
 #include "core/profile/sampling/grow_array.h"
+#include "core/profile/heap/records.h"
 
 namespace seemalloc::profile {
 

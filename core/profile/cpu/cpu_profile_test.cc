@@ -10,11 +10,8 @@
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/profile/code/unloaded.h"
-#include "core/profile/decoder_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
-#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -17,12 +17,9 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/os.h"
 #include "core/os/wait.h"
 #include "core/profile/sampling/stack.h"
 #include "core/profile/sampling/stack_table.h"
-#include "core/profile/stack.h"
-#include "core/profile/stack_table.h"
 
 namespace seemalloc::profile {
 

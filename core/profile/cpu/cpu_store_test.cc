@@ -15,7 +15,6 @@
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -6,9 +6,7 @@
 #include "core/os/clock.h"
 #include "core/os/lock.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/os/wait.h"
-#include "core/profile/grow_array.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {

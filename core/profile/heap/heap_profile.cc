@@ -12,18 +12,9 @@
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/heap/sampled_threads.h"
-#include "core/profile/python.h"
 #include "core/profile/python/python.h"
-#include "core/profile/recorder.h"
-#include "core/profile/records.h"
-#include "core/profile/registers.h"
-#include "core/profile/sampled_threads.h"
-#include "core/profile/sampler.h"
 #include "core/profile/sampling/sampler.h"
 #include "core/profile/sampling/square_root.h"
-#include "core/profile/square_root.h"
-#include "core/profile/unloaded.h"
-#include "core/profile/unwind.h"
 #include "core/profile/unwind/unwind.h"
 
 namespace seemalloc::profile {

@@ -19,7 +19,6 @@
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"

@@ -7,9 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/os/files.h"
-#include "core/os/os.h"
 #include "core/profile/code/unloaded.h"
-#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 

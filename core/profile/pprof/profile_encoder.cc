@@ -1,15 +1,10 @@
 #include "core/profile/pprof/profile_encoder.h"
 
 #include "core/os/clock.h"
-#include "core/os/os.h"
 #include "core/profile/code/unloaded.h"
-#include "core/profile/python.h"
 #include "core/profile/python/python.h"
 #include "core/profile/python/python_pc.h"
-#include "core/profile/python_pc.h"
 #include "core/profile/sampling/stack.h"
-#include "core/profile/stack.h"
-#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 

@@ -9,7 +9,6 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/stack.h"

@@ -7,9 +7,7 @@
 #include "core/base/text.h"
 #include "core/os/dynamic_symbols.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
 #include "core/profile/code/modules.h"
-#include "core/profile/modules.h"
 
 // CPython's symbols, if the program or a library that it is linked with is CPython. The type objects are larger than
 // declared here; only their addresses are used, and the object size that each one states.

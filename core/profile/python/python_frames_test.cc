@@ -14,18 +14,12 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/os/memory.h"
-#include "core/os/os.h"
-#include "core/profile/decoder_for_test.h"
+#include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
-#include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/pprof/profile_encoder.h"
-#include "core/profile/profile_encoder.h"
 #include "core/profile/python/python_pc.h"
-#include "core/profile/python_pc.h"
-#include "core/profile/recorder.h"
-#include "core/profile/records.h"
 
 namespace seemalloc::profile {
 namespace {

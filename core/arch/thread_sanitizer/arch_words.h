@@ -1,0 +1,36 @@
+// Words in memory, as ThreadSanitizer must see them: each racing access is atomic. The build selects this file:
+// core/arch/README.md. The contracts of the functions are in ../x86_64/arch_words.h.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/compiler.h"
+
+namespace seemalloc {
+
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+}
+
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+}
+
+SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
+  uint32_t left = word - 1;
+  __atomic_store_n(&word, left, __ATOMIC_RELEASE);
+  return left == 0;
+}
+
+SEEMALLOC_ALWAYS_INLINE bool decrement_below_zero(uint32_t& word) { return word-- == 0; }
+
+SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) { __builtin_prefetch(p, 1); }
+
+}  // namespace seemalloc

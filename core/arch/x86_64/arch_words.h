@@ -1,0 +1,50 @@
+// Words in memory, on x86-64. The build selects this file: core/arch/README.md.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/compiler.h"
+
+namespace seemalloc {
+
+// Reads a word once, without ordering, that another thread may be writing. It is a plain read because compilers emit a
+// separate instruction for every atomic (or volatile) read. For the fast paths, not for loops.
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+  return word;
+}
+
+// Writes a word that another thread may be reading: a plain store without ordering.
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+  word = value;
+}
+
+// Writes a word after all earlier writes of this thread (release).
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
+  __asm__ volatile("" ::: "memory");  // x86 keeps stores in order
+  word = value;
+}
+
+// Decrements the word after all earlier writes of this thread (release). No other thread writes it. Returns true at
+// zero.
+SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
+  __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
+  return --word == 0;
+}
+
+// Decrements the word. Returns true if it was 0.
+SEEMALLOC_ALWAYS_INLINE bool decrement_below_zero(uint32_t& word) {
+  bool ended;  // decremented in memory: otherwise the compiler would save registers for it
+  __asm__ volatile("subl $1, %0" : "+m"(word), "=@ccc"(ended));
+  return ended;
+}
+
+// Prefetches a cache line for writing. Without this target's own instruction, the line would be fetched for reading
+// only.
+SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
+  __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+}
+
+}  // namespace seemalloc
