@@ -5,7 +5,6 @@
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/dump_ring.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/may_lock.h"
 #include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"

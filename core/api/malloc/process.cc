@@ -5,9 +5,6 @@
 
 #include <atomic>
 
-#include "core/api/cpu/cpu_profiler.h"
-#include "core/api/dumps/auto_dump.h"
-#include "core/api/helper/helper.h"
 #include "core/api/malloc/fork.h"
 #include "core/api/malloc/next_allocator.h"
 #include "core/api/malloc/services.h"

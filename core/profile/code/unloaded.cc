@@ -14,7 +14,6 @@
 #include "core/os/wait.h"
 #include "core/profile/code/modules.h"
 #include "core/profile/sampling/grow_array.h"
-#include "core/profile/heap/records.h"
 
 namespace seemalloc::profile {
 
