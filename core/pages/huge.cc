@@ -59,6 +59,9 @@ constinit size_t peak_bytes = 0;  // highest used_bytes in this window (purge.h)
 constinit size_t most_bytes = 0, most_spans = 0;  // highest values since the process started
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
+// Blocks that realloc moves at this moment. Another block may take the old addresses before the lock is taken for the
+// new ones (verify_huge).
+constinit std::atomic<uint32_t> moving_blocks{0};
 
 size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
@@ -530,6 +533,7 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   if (!growth.charge(whole - memory.bytes)) return false;
   if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
   Target target{place};
+  moving_blocks.fetch_add(1);
   page_map.set_foreign(span->start, kPageBytes);  // before another thread may map the addresses
   bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) && move_block(memory, spare, &target);
   if (!moved) abandon(target);
@@ -541,6 +545,7 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
     span->carved++;
   }
   page_map.set(span->start, kPageBytes, span);
+  moving_blocks.fetch_sub(1);
   return moved;
 }
 
@@ -673,7 +678,10 @@ void unlock_huge_after_fork() {
   unlock_huge_space_after_fork();
   lock.unlock_after_fork();
 }
-void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }
+void restate_huge_in_child() {
+  moving_blocks.store(0);  // the moving threads are not in the child
+  backing.set_huge_bytes(book_bytes());
+}
 
 #ifdef SEEMALLOC_DEBUG
 const char* verify_huge() {
@@ -682,8 +690,8 @@ const char* verify_huge() {
   size_t used = 0, memory = 0;
   for (const Span* span = in_use.front(); span != nullptr; span = span->next) {
     const Span* entry = page_map.span_of(pointer(span->start));
-    // Foreign while realloc moves the block, free while the block is being released.
-    bool leaves = entry->kind == SpanKind::kForeign || entry->kind == SpanKind::kFree;
+    // Free while the block is being released; foreign or another block's while realloc moves the block.
+    bool leaves = entry->kind == SpanKind::kFree || entry->kind == SpanKind::kForeign || moving_blocks.load() != 0;
     if (span->kind != SpanKind::kHuge || (entry != span && !leaves)) return "invariant huge.1: each block in use is in the page map";
     used += span->bytes;
     memory += memory_of(span).bytes;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <string.h>
 
+#include <atomic>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -162,6 +164,29 @@ TEST_F(VerifyPages, HugeBlocks) {
     EXPECT_BROKEN("huge.1", verify_huge());
   }
   release_huge(huge);
+}
+
+// While a block moves, another block may take its old addresses.
+TEST_F(VerifyPages, HugeBlocksThatMove) {
+  std::atomic<int> left{4};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; t++) {
+    threads.emplace_back([&, t] {
+      for (unsigned round = 0; round < 1000; round++) {
+        Span* block = allocate_huge(2 * MiB, kPageBytes);
+        if (block != nullptr) {
+          for (size_t bytes = 3; bytes < 8 + t; bytes++) resize_huge(block, bytes * MiB);
+          release_huge(block);
+        }
+        if (round % 16 == t) purge_huge(UINT64_MAX);
+      }
+      left--;
+    });
+  }
+  const char* broken = nullptr;
+  while (left != 0 && broken == nullptr) broken = verify_huge();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_STREQ(text_of(broken), "nothing is broken");
 }
 
 TEST_F(VerifyPages, RecordsOfSpans) {
