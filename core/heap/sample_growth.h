@@ -30,6 +30,8 @@ class GrowthWatch {
   bool look(size_t bytes_in_spans);
   // If the heap has shrunk, lowers the maximum by half of the difference: the heap may grow again.
   void tick(size_t bytes_in_spans);
+  // The maximum: a heap that grows up to it is not seen to grow.
+  size_t most() const { return most_.load(std::memory_order_relaxed); }
   // The number of rises, plus 1.
   uint32_t times() const { return times_.load(std::memory_order_relaxed); }
 

@@ -19,13 +19,16 @@ inline bool limits_samples(uint64_t interval_bytes, profile::SamplePace::Limit* 
   return per_second != 0 && interval_bytes > 1;
 }
 
-// The most that an interval may be backed off in a heap of this size, as a log2. All live blocks may have been
-// allocated with the backed-off interval. At 512 KiB the standard error of the total then stays below 14 MiB: the sum
-// of live bytes times interval is at most 200 MiB². Heaps of more than 200 MiB are always sampled at the requested
-// interval.
-inline unsigned most_stretch(size_t bytes_in_spans) {
+// The most that an interval may be backed off, as a log2. `bytes_in_spans`: the heap's size now; `most_in_spans`: the
+// size above which it is seen to grow (GrowthWatch::most).
+// All live blocks may have been allocated with the backed-off interval. At 512 KiB the standard error of the total then
+// stays below 14 MiB: the sum of live bytes times interval is at most 200 MiB². A heap that has shrunk may grow up to
+// `most_in_spans` before distances are drawn again; for these blocks the sum is at most twice as large. Heaps of more
+// than 200 MiB are always sampled at the requested interval.
+inline unsigned most_stretch(size_t bytes_in_spans, size_t most_in_spans) {
   constexpr size_t kNever_bytes = 400 * MiB;
-  return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes_in_spans | 1) | 1)) - 1;
+  size_t bytes = most_in_spans / 2 > bytes_in_spans ? most_in_spans / 2 : bytes_in_spans;
+  return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes | 1) | 1)) - 1;
 }
 
 // log2 of the factor by which the thread's next interval is longer than the option `sample`, at most `most`. Requires:
@@ -34,7 +37,8 @@ inline unsigned next_stretch(profile::SamplePace& pace, profile::SamplePace::Lim
   sampled ? pace.count(limit) : pace.relax(limit);
   pace.stretch_at_most(most);
   unsigned stretch = pace.stretch() < most ? pace.stretch() : most;
-  if (stretch != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
+  std::atomic<bool>& any = heap::sample_distances_stretched;
+  if (stretch != 0 && !any.load(std::memory_order_relaxed)) any.store(true, std::memory_order_relaxed);
   return stretch;
 }
 

@@ -44,7 +44,7 @@ unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
   size_t in_spans = pages::bytes_in_spans();
   if (heap::follows_growth(heap, in_spans)) return 0;
   profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
-  return next_stretch(pace, limit, sampled, most_stretch(in_spans));
+  return next_stretch(pace, limit, sampled, most_stretch(in_spans, heap::growth_watch.most()));
 }
 
 void draw(heap::ThreadHeap& heap, heap::Draw reason) {
