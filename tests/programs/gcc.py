@@ -9,7 +9,7 @@ def check(session):
     sources = [path for path in session.root.glob("core/**/*.cc") if not path.stem.endswith(("_test", "_fuzz"))]
     sources.sort(key=lambda path: (-path.stat().st_size, path.name))
     flags = ["-std=c++20", "-O2", "-g", "-fPIC", "-w", "-frandom-seed=seemalloc", f"-I{session.root}",
-             f"-I{session.root}/core/include", '-DSEEMALLOC_VERSION="0"']
+             f"-I{session.root}/core/include", f"-I{session.root}/core/arch/generic", '-DSEEMALLOC_VERSION="0"']
     for source in sources[:FILES]:
         objects = {}
         for preload in (False, True):
