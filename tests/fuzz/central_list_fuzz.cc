@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "core/heap/central.h"
+#include "core/heap/parcel.h"
+#include "core/heap/publish.h"
 #include "core/heap/size_class.h"
+#include "core/heap/small_span.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/verify.h"
 #include "core/pages/page_heap.h"
@@ -29,7 +32,7 @@ class Model {
  public:
   ~Model() {
     put_back_all();
-    central_publish_lists(true);
+    publish_central_lists(true);
     batches_.clear();
     while (!live_.empty()) free_some(*live_.begin(), live_.size());
     for (int i = 0; i < 2; i++) central_trim();
@@ -187,7 +190,7 @@ class Model {
   // Without owners, the blocks are freed into their spans.
   void publish(bool all) {
     put_back_all();
-    central_publish_lists(all);
+    publish_central_lists(all);
     for (auto& [size_class, batches] : batches_) {
       size_t left = central_listed_blocks(size_class);
       CHECK(!all || left == 0);

@@ -10,6 +10,7 @@
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
+#include "core/pages/purge.h"
 #include "core/pages/verify.h"
 #include "tests/fuzz/fuzz.h"
 
