@@ -1,23 +1,5 @@
-// malloc's pop: the head of one of the calling thread's free lists, as ThreadSanitizer must see it.
-// The build selects this file: core/arch/README.md.
+// malloc's pop, as on any processor: here store_racing() is an atomic store. The build selects this file:
+// core/arch/README.md.
 #pragma once
 
-#include <cstddef>
-
-#include "core/base/compiler.h"
-#include "core/heap/thread_cache.h"
-
-namespace seemalloc {
-
-// Pops the first block of the class's free list; null if it is empty.
-SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
-  Block** head = &heap::thread_cache.heads[size_class];
-  Block* block = *head;
-  if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
-  Block* next = block->next;
-  __atomic_store_n(head, next, __ATOMIC_RELEASE);  // other threads may be counting the list
-  __builtin_prefetch(next, 1);  // it is allocated next; prefetching null does no harm
-  return block;
-}
-
-}  // namespace seemalloc
+#include "core/arch/generic/arch_pop.h"
