@@ -2,8 +2,7 @@
 // core/arch/README.md. The contracts of the functions are in ../x86_64/arch_words.h.
 #pragma once
 
-#include <cstdint>
-
+#include "core/arch/generic/portable_words.h"
 #include "core/base/compiler.h"
 
 namespace seemalloc {
@@ -17,20 +16,5 @@ template <typename T>
 SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
 }
-
-template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
-}
-
-SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
-  uint32_t left = word - 1;
-  __atomic_store_n(&word, left, __ATOMIC_RELEASE);
-  return left == 0;
-}
-
-SEEMALLOC_ALWAYS_INLINE bool decrement_below_zero(uint32_t& word) { return word-- == 0; }
-
-SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace seemalloc
