@@ -190,9 +190,9 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   std::set<std::string> last = files();
   // A user puts another file in the place of one dump, and removes another dump.
   std::string theirs = *last.begin(), gone = *last.rbegin();
+  std::ofstream(theirs + ".new") << "mine";  // before the dumps are removed, whose inodes it may not get
   fs::remove(theirs);
   fs::remove(gone);
-  std::ofstream(theirs + ".new") << "mine";
   fs::rename(theirs + ".new", theirs);
   churn(5 * MiB);
   EXPECT_EQ(counted().removed, 1u + 2u);
