@@ -17,7 +17,7 @@ namespace seemalloc {
 
 #ifdef SEEMALLOC_FAULT_INJECTION
 namespace os {
-extern std::atomic<uint64_t> test_random_state;  // in os/random.cc; 0: the kernel's random numbers
+extern std::atomic<uint64_t> test_random_state;  // in os/kernel/random.cc; 0: the kernel's random numbers
 }
 #endif
 

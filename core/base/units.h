@@ -1,6 +1,6 @@
 // The units used throughout, and the fixed sizes of pages and regions.
 //
-// Used by every layer. The OS page size is not here: it is read at run time (os/memory.h).
+// Used by every layer. The OS page size is not here: it is read at run time (os/kernel/memory.h).
 #pragma once
 
 #include <cstddef>

@@ -24,10 +24,10 @@
 #include "core/compat/compat_fork.h"
 #include "core/compat/control_settings.h"
 #include "core/compat/heap_text.h"
-#include "core/os/clock.h"
-#include "core/os/ids.h"
-#include "core/os/lock.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/runtime/lock.h"
 
 using namespace seemalloc;
 using namespace seemalloc::compat;

@@ -30,9 +30,9 @@
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/wait.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 extern "C" {

@@ -7,9 +7,9 @@
 #include "core/api/dumps/dump.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::compat {
 

@@ -7,8 +7,8 @@
 #include <cstddef>
 
 #include "core/api/sampling/sampling.h"
-#include "core/os/files.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/files.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc::compat {
 

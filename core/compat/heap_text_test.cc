@@ -26,10 +26,10 @@
 #include "core/base/units.h"
 #include "core/compat/mallctl.h"
 #include "core/compat/malloc_extension.h"
-#include "core/os/fault.h"
-#include "core/os/ids.h"
-#include "core/os/memory.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
 
 namespace seemalloc::compat {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/base/text.h"
 #include "core/compat/mallctl.h"
 #include "core/compat/stats_snapshot.h"
-#include "core/os/files.h"
+#include "core/os/kernel/files.h"
 
 using namespace seemalloc;
 using namespace seemalloc::compat;

@@ -6,7 +6,7 @@
 
 #include "core/api/malloc/test_api.h"
 #include "core/base/units.h"
-#include "core/os/calls.h"
+#include "core/os/kernel/calls.h"
 
 extern "C" {
 void* mallocx(size_t bytes, int flags);

@@ -3,12 +3,12 @@
 #include "core/api/malloc/process.h"
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
-#include "core/heap/large.h"
-#include "core/heap/owner_paths.h"
-#include "core/heap/purge_all.h"
-#include "core/heap/size_class.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
+#include "core/heap/maintenance/purge_all.h"
+#include "core/heap/slow_paths/large.h"
+#include "core/heap/slow_paths/owner_paths.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
 
 namespace seemalloc::compat {
 

@@ -29,8 +29,8 @@
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
 #include "core/compat/control_settings.h"
-#include "core/heap/sample_distance.h"
-#include "core/heap/size_class.h"
+#include "core/heap/thread/sample_distance.h"
+#include "core/heap/thread/size_class.h"
 
 namespace seemalloc::compat {
 namespace {

@@ -18,13 +18,13 @@
 #include "core/compat/mallctl.h"
 #include "core/compat/numeric_properties.h"
 #include "core/compat/stats_snapshot.h"
-#include "core/heap/owner_paths.h"
-#include "core/heap/statistics.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
-#include "core/os/ids.h"
-#include "core/os/memory.h"
-#include "core/pages/page_map.h"
+#include "core/heap/reports/statistics.h"
+#include "core/heap/slow_paths/owner_paths.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
+#include "core/pages/span/page_map.h"
 
 // The type descriptions refer to these. They are null in a C program, which never uses the descriptions.
 __asm__(

@@ -5,7 +5,7 @@
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
 #include "core/compat/stats_snapshot.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::compat {
 

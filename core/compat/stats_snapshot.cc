@@ -2,11 +2,11 @@
 
 #include "core/api/malloc/process.h"
 #include "core/api/service/report.h"
-#include "core/heap/statistics.h"
-#include "core/os/calls.h"
-#include "core/os/lock.h"
-#include "core/pages/huge.h"
-#include "core/pages/page_heap.h"
+#include "core/heap/reports/statistics.h"
+#include "core/os/kernel/calls.h"
+#include "core/os/runtime/lock.h"
+#include "core/pages/huge/huge.h"
+#include "core/pages/page_heap/page_heap.h"
 
 namespace seemalloc::compat {
 

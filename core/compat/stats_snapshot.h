@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/heap/size_class.h"
+#include "core/heap/thread/size_class.h"
 
 namespace seemalloc::compat {
 

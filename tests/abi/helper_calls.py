@@ -5,10 +5,10 @@
                                                    status 1 if one of them is not allowed
   tests/abi/helper_calls.py LIBRARY --from NAME    lists the functions that function NAME may call
 
-The C library does not know of this thread (core/os/bare_thread.h): its locks may not be atomic, and the thread has no
-thread-local memory of other libraries. The script follows calls and jumps, addresses of functions that code takes, and
-tables of functions whose address it takes. So it finds more than can happen. It does not follow pointers that another
-thread has stored: HOOKS names their targets.
+The C library does not know of this thread (core/os/runtime/bare_thread.h): its locks may not be atomic, and the thread
+has no thread-local memory of other libraries. The script follows calls and jumps, addresses of functions that code
+takes, and tables of functions whose address it takes. So it finds more than can happen. It does not follow pointers that
+another thread has stored: HOOKS names their targets.
 """
 import argparse
 import bisect
@@ -21,7 +21,7 @@ import sys
 ALLOWED = {
     "memcpy memmove memset memcmp strlen": "touch their arguments alone",
     "sigfillset": "touches its argument alone",
-    "__errno_location": "a distance from the thread pointer: errno is there (core/os/bare_thread.cc)",
+    "__errno_location": "a distance from the thread pointer: errno is there (core/os/runtime/bare_thread.cc)",
     "environ __libc_stack_end __libc_single_threaded": "data",
     "Py_Version PyBytes_Type PyCode_Type PyUnicode_Type _PyRuntime": "data of the interpreter's",
     "PyGILState_GetThisThreadState": "its address alone; the helper does not call it (wanted_python)",

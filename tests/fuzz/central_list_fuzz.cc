@@ -5,16 +5,16 @@
 #include <set>
 #include <vector>
 
-#include "core/heap/central.h"
-#include "core/heap/parcel.h"
-#include "core/heap/publish.h"
-#include "core/heap/size_class.h"
-#include "core/heap/small_span.h"
-#include "core/heap/thread_heap.h"
-#include "core/heap/verify.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/page_map.h"
-#include "core/pages/verify.h"
+#include "core/heap/reports/verify.h"
+#include "core/heap/spans/central.h"
+#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/publish.h"
+#include "core/heap/spans/small_span.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/page_heap/verify.h"
+#include "core/pages/span/page_map.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::heap {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/os/cgroup_text.h"
-#include "core/os/fault.h"
-#include "core/os/lines.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/process/cgroup_text.h"
+#include "core/os/process/lines.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::os {

@@ -15,8 +15,8 @@
 #include "core/api/cpu/cpu_profiler.h"
 #include "core/api/service/control.h"
 #include "core/api/settings/runtime_options.h"
-#include "core/os/fault.h"
-#include "core/os/ids.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/ids.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc {

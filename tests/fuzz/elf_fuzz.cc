@@ -11,9 +11,9 @@
 #include <string>
 
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
-#include "core/os/place.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/process/place.h"
 #include "core/profile/code/build_id.h"
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/code/frame_index.h"

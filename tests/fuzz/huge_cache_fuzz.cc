@@ -2,7 +2,7 @@
 // which each was freed. The walk of huge_cache.h checks the extents after each operation.
 #include <vector>
 
-#include "core/pages/huge_cache.h"
+#include "core/pages/huge/huge_cache.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::pages {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/place.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/process/place.h"
 #include "core/profile/code/module_table.h"
 #include "core/profile/pprof/mappings.h"
 #include "tests/fuzz/fuzz.h"

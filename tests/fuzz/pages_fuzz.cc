@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/pages/huge.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/page_map.h"
-#include "core/pages/purge.h"
-#include "core/pages/verify.h"
+#include "core/os/kernel/fault.h"
+#include "core/pages/huge/huge.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/page_heap/purge.h"
+#include "core/pages/page_heap/verify.h"
+#include "core/pages/span/page_map.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::pages {

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "core/os/fault.h"
-#include "core/pages/span_pool.h"
+#include "core/os/kernel/fault.h"
+#include "core/pages/span/span_pool.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::pages {

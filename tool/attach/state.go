@@ -57,8 +57,8 @@ func statusField(pid int, tid, name string) string {
 	return ""
 }
 
-// sandbox explains why the library may not make the system calls for a socket (core/os/sandbox.cc), and the remedy. It
-// returns "" if they are allowed.
+// sandbox explains why the library may not make the system calls for a socket (core/os/process/sandbox.cc), and the
+// remedy. It returns "" if they are allowed.
 func (p *Process) sandbox() string {
 	choice, tid := p.conf("sandbox"), strconv.Itoa(p.PID)
 	if choice == "on" {

@@ -24,10 +24,10 @@
 #include "core/api/cpu/cpu_profiler.h"
 #include "core/api/malloc/test_api.h"
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {

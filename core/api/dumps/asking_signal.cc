@@ -2,8 +2,8 @@
 
 #include <signal.h>
 
-#include "core/os/signal_mask.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/signal_mask.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

@@ -9,12 +9,12 @@
 #include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/runtime_options.h"
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/lock.h"
-#include "core/os/scratch.h"
-#include "core/os/wait.h"
-#include "core/pages/backing.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/runtime/lock.h"
+#include "core/os/runtime/scratch.h"
+#include "core/pages/span/backing.h"
 
 namespace seemalloc {
 

@@ -30,10 +30,10 @@
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/thread_heap.h"
-#include "core/os/fault.h"
-#include "core/os/lock.h"
-#include "core/os/memory.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/runtime/lock.h"
 
 namespace seemalloc {
 namespace {

@@ -19,12 +19,12 @@
 #include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/ids.h"
-#include "core/os/lock.h"
-#include "core/os/own_image.h"
-#include "core/os/process.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/process/process.h"
+#include "core/os/runtime/lock.h"
+#include "core/os/runtime/own_image.h"
 
 // gperftools' own profiler, if the program has it.
 extern "C" int ProfilerStart(const char* path) __attribute__((weak));

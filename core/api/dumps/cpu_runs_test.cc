@@ -23,8 +23,8 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/wait.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {

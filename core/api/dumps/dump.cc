@@ -10,8 +10,8 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/files.h"
-#include "core/os/ids.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/ids.h"
 
 namespace seemalloc {
 

@@ -9,8 +9,8 @@
 #include "core/api/dumps/dump_rules.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/files.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/files.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

@@ -5,8 +5,8 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/ids.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/ids.h"
 
 namespace seemalloc {
 

@@ -1,8 +1,8 @@
 #include "core/api/dumps/dump_ring.h"
 
 #include "core/base/units.h"
-#include "core/os/files.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 

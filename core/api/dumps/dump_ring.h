@@ -6,8 +6,8 @@
 #pragma once
 
 #include "core/api/dumps/dump_names.h"
-#include "core/os/files.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/files.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

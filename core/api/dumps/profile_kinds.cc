@@ -1,7 +1,7 @@
 #include "core/api/dumps/profile_kinds.h"
 
 #include "core/api/cpu/cpu_profiler.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 

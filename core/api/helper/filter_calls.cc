@@ -1,6 +1,6 @@
 // prctl, syscall, capset, unshare and setns, as the program and its libraries call them: a seccomp filter that they
-// install is noticed before it is in force (core/os/sandbox.h), and the helper thread is ended during a call that
-// requires a process with one thread. All other calls go to the next function. Bare system calls are not seen.
+// install is noticed before it is in force (core/os/process/sandbox.h), and the helper thread is ended during a call
+// that requires a process with one thread. All other calls go to the next function. Bare system calls are not seen.
 
 #include <errno.h>
 
@@ -9,8 +9,8 @@
 #include "core/api/malloc/next_function.h"
 #include "core/api/malloc/services.h"
 #include "core/base/compiler.h"
-#include "core/os/filter_install.h"
-#include "core/os/sandbox.h"
+#include "core/os/process/filter_install.h"
+#include "core/os/process/sandbox.h"
 
 namespace seemalloc {
 namespace {

@@ -1,7 +1,7 @@
 // The helper thread: serves the control socket and returns free memory while the program is idle.
 //
 // Started when the heap has grown, from a slow path that holds none of our locks. The C library does not know of this
-// thread: the code that it runs keeps the rules of core/os/bare_thread.h.
+// thread: the code that it runs keeps the rules of core/os/runtime/bare_thread.h.
 // Without it (option `helper` off, or thread refused) slow paths purge, and there is no socket. After fork the child
 // starts its own.
 #pragma once

@@ -10,7 +10,7 @@
 #include <bit>
 
 #include "core/api/malloc/fast_path.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 

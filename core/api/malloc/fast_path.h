@@ -7,11 +7,11 @@
 #include "core/api/malloc/slow_path.h"
 #include <arch_pop.h>
 #include "core/base/compiler.h"
-#include "core/heap/owner_paths.h"
-#include "core/heap/size_class.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
-#include "core/pages/window.h"
+#include "core/heap/slow_paths/owner_paths.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/pages/span/window.h"
 
 namespace seemalloc {
 

@@ -8,8 +8,8 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/memory.h"
-#include "core/os/place.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/process/place.h"
 
 namespace seemalloc {
 

@@ -18,7 +18,7 @@
 // Cases that cannot be ordered: docs/decisions/0068.
 #pragma once
 
-#include "core/os/signal_mask.h"
+#include "core/os/kernel/signal_mask.h"
 
 namespace seemalloc {
 

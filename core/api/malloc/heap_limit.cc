@@ -6,7 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 
 namespace seemalloc {
 

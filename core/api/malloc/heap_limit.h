@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/pages/backing.h"
+#include "core/pages/span/backing.h"
 
 namespace seemalloc {
 

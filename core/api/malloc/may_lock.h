@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/os/lock.h"
+#include "core/os/runtime/lock.h"
 
 namespace seemalloc {
 

@@ -1,6 +1,6 @@
 #include "core/api/malloc/next_allocator.h"
 
-#include "core/os/loaded_object.h"
+#include "core/os/process/loaded_object.h"
 
 namespace seemalloc {
 

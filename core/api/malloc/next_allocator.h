@@ -19,7 +19,7 @@ struct OtherAllocator {
   bool exists() const { return free_block != nullptr; }
 };
 
-// Requires the same as LoadedObject (core/os/loaded_object.h).
+// Requires the same as LoadedObject (core/os/process/loaded_object.h).
 void meet_other_allocators();
 
 // glibc's own functions, by their addresses from before the change.

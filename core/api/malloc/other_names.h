@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <new>
 
-#include "core/heap/statistics.h"
+#include "core/heap/reports/statistics.h"
 
 namespace seemalloc {
 

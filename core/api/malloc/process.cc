@@ -13,14 +13,14 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
-#include "core/heap/pressure.h"
-#include "core/heap/registry.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
-#include "core/os/clock.h"
-#include "core/os/ids.h"
-#include "core/os/sandbox.h"
-#include "core/os/wait.h"
+#include "core/heap/maintenance/pressure.h"
+#include "core/heap/maintenance/registry.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/process/sandbox.h"
 
 // The C library's function. The plain name resolves to ours (key_calls_shared.cc) or to an interposer's.
 extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;
@@ -144,7 +144,7 @@ void start_process() {
 
 // Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of
 // keys, whose allocations then come from the central lists. If even that is unavailable, other threads find the heap of
-// an ended thread: core/heap/lost_threads.h.
+// an ended thread: core/heap/maintenance/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
   key_users.fetch_add(1, std::memory_order_seq_cst);
   bool has_key = have_thread_key.load(std::memory_order_seq_cst);

@@ -16,10 +16,10 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/holes.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
-#include "core/heap/verify.h"
+#include "core/heap/maintenance/holes.h"
+#include "core/heap/reports/verify.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
 
 namespace seemalloc {
 namespace {

@@ -16,9 +16,9 @@
 #include "core/api/sampling/sampling.h"
 #include "core/base/repetitions_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/statistics.h"
-#include "core/os/fault.h"
-#include "core/pages/huge.h"
+#include "core/heap/reports/statistics.h"
+#include "core/os/kernel/fault.h"
+#include "core/pages/huge/huge.h"
 
 namespace seemalloc {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/api/malloc/heap_limit.h"
 #include "core/base/check.h"
 #include "core/base/compiler.h"
-#include "core/pages/span.h"
+#include "core/pages/span/span.h"
 
 namespace seemalloc {
 

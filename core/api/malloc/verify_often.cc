@@ -7,9 +7,9 @@
 #include <atomic>
 
 #include "core/api/settings/foreign_options.h"
-#include "core/heap/verify.h"
-#include "core/os/lock.h"
-#include "core/os/scratch.h"
+#include "core/heap/reports/verify.h"
+#include "core/os/runtime/lock.h"
+#include "core/os/runtime/scratch.h"
 
 namespace seemalloc {
 

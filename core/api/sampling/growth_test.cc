@@ -14,12 +14,12 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/purge_all.h"
-#include "core/os/arena.h"
-#include "core/os/fault.h"
-#include "core/pages/region_count.h"
-#include "core/profile/pprof/decoder_for_test.h"
+#include "core/heap/maintenance/purge_all.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/runtime/arena.h"
+#include "core/pages/span/region_count.h"
 #include "core/profile/heap/growth_profile.h"
+#include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {
 namespace {

@@ -1,13 +1,13 @@
 #include "core/api/sampling/memory_report.h"
 
 #include "core/api/sampling/sampling.h"
-#include "core/heap/residency.h"
-#include "core/os/arena.h"
-#include "core/os/process.h"
-#include "core/pages/backing.h"
-#include "core/pages/huge.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/page_map.h"
+#include "core/heap/reports/residency.h"
+#include "core/os/process/process.h"
+#include "core/os/runtime/arena.h"
+#include "core/pages/huge/huge.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/span/backing.h"
+#include "core/pages/span/page_map.h"
 #include "core/profile/sampling/square_root.h"
 
 namespace seemalloc {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "core/heap/statistics.h"
+#include "core/heap/reports/statistics.h"
 
 namespace seemalloc {
 
@@ -20,8 +20,8 @@ struct MemoryReport {
   size_t mapped;
   size_t dirty;  // the part of cached that is free pages; without residency: free pages that have not been returned to the OS
   size_t unused;  // the part of cached that contains no block, but is on huge pages
-  // live, cached, fragmentation and not_ours are each within this many bytes of the truth (heap/residency.h; three
-  // standard errors). 0: exact, if the program is idle.
+  // live, cached, fragmentation and not_ours are each within this many bytes of the truth (heap/reports/residency.h;
+  // three standard errors). 0: exact, if the program is idle.
   size_t uncertain;
   bool told;  // false: the kernel refuses to report residency (mincore), so memory that may be resident counts as resident
 };

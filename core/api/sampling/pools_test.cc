@@ -14,7 +14,7 @@
 
 #include "core/api/dumps/profile_kinds.h"
 #include "core/base/seed_for_test.h"
-#include "core/os/fault.h"
+#include "core/os/kernel/fault.h"
 #include "core/profile/heap/pool_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"
 

@@ -6,8 +6,8 @@
 
 #include "core/base/options.h"
 #include "core/base/units.h"
-#include "core/heap/sample_distance.h"
-#include "core/heap/sample_growth.h"
+#include "core/heap/thread/sample_distance.h"
+#include "core/heap/thread/sample_growth.h"
 #include "core/profile/sampling/sample_pace.h"
 
 namespace seemalloc {

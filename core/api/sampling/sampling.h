@@ -92,7 +92,8 @@ bool note_loaded_python(uintptr_t pc);
 // Memory used by the names of Python functions. It is not part of an arena.
 size_t python_name_bytes();
 
-// The heap has grown since this thread's last report (core/pages/growth.h): records the stack. Requires: no lock held.
+// The heap has grown since this thread's last report (core/pages/span/growth.h): records the stack. Requires: no lock
+// held.
 void record_growth();
 // The kinds of profiles for the callers that made the heap grow, the users of the memory pools that the program
 // reports, and the blocks that pin half-empty spans.

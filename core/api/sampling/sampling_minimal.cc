@@ -1,6 +1,6 @@
 #include "core/api/sampling/sampling.h"
-#include "core/heap/thread_heap.h"
-#include "core/pages/growth.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/pages/span/growth.h"
 
 namespace seemalloc {
 

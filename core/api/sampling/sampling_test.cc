@@ -14,13 +14,13 @@
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/large.h"
-#include "core/heap/purge_all.h"
-#include "core/heap/sample_distance.h"
-#include "core/heap/sample_growth.h"
-#include "core/heap/size_class.h"
-#include "core/heap/statistics.h"
-#include "core/pages/page_map.h"
+#include "core/heap/maintenance/purge_all.h"
+#include "core/heap/reports/statistics.h"
+#include "core/heap/slow_paths/large.h"
+#include "core/heap/thread/sample_distance.h"
+#include "core/heap/thread/sample_growth.h"
+#include "core/heap/thread/size_class.h"
+#include "core/pages/span/page_map.h"
 
 namespace seemalloc {
 namespace {

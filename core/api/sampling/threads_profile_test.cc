@@ -19,12 +19,12 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
-#include "core/os/wait.h"
-#include "core/profile/pprof/decoder_for_test.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"
+#include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/thread_names.h"
 
 namespace seemalloc {

@@ -11,7 +11,7 @@
 #include "core/api/service/trace.h"
 #include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
-#include "core/heap/purge_all.h"
+#include "core/heap/maintenance/purge_all.h"
 
 namespace seemalloc {
 

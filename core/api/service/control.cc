@@ -5,12 +5,12 @@
 #include "core/api/service/commands.h"
 #include "core/api/service/socket_place.h"
 #include "core/base/options.h"
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/ids.h"
-#include "core/os/process.h"
-#include "core/os/socket.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/process/process.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

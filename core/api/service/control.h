@@ -19,7 +19,7 @@
 #include "core/api/service/reply.h"
 #include "core/api/service/stall_watch.h"
 #include "core/api/service/wake_up.h"
-#include "core/os/descriptor.h"
+#include "core/os/process/descriptor.h"
 
 namespace seemalloc {
 

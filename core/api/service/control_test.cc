@@ -24,10 +24,10 @@
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/files.h"
-#include "core/os/ids.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 namespace {

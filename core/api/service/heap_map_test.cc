@@ -1,8 +1,8 @@
 // The heap map against a walk over all spans, for blocks at known positions, and while threads work.
 #include "core/api/service/heap_map_json.h"
-#include "core/heap/purge_all.h"
-#include "core/heap/span_holes.h"
-#include "core/os/wait.h"
+#include "core/heap/maintenance/purge_all.h"
+#include "core/heap/spans/span_holes.h"
+#include "core/os/kernel/wait.h"
 
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -23,13 +23,13 @@
 #include "core/api/service/report.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/heap_map.h"
-#include "core/heap/holes.h"
-#include "core/heap/statistics.h"
-#include "core/os/fault.h"
-#include "core/pages/huge.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/page_map.h"
+#include "core/heap/maintenance/holes.h"
+#include "core/heap/reports/heap_map.h"
+#include "core/heap/reports/statistics.h"
+#include "core/os/kernel/fault.h"
+#include "core/pages/huge/huge.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/span/page_map.h"
 
 namespace seemalloc {
 namespace {

@@ -8,14 +8,14 @@
 #include "core/api/malloc/other_names.h"
 #include "core/api/service/report.h"
 #include "core/base/compiler.h"
-#include "core/heap/owner_paths.h"
-#include "core/heap/purge_all.h"
-#include "core/heap/statistics.h"
-#include "core/heap/thread_cache.h"
-#include "core/heap/thread_heap.h"
-#include "core/pages/huge.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/region_count.h"
+#include "core/heap/maintenance/purge_all.h"
+#include "core/heap/reports/statistics.h"
+#include "core/heap/slow_paths/owner_paths.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/pages/huge/huge.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/span/region_count.h"
 
 using namespace seemalloc;
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 

@@ -1,8 +1,8 @@
 #include "core/api/service/reply.h"
 
 #include "core/base/check.h"
-#include "core/os/memory.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

@@ -5,7 +5,7 @@
 
 #include "core/api/sampling/memory_report.h"
 #include "core/base/text.h"
-#include "core/heap/statistics.h"
+#include "core/heap/reports/statistics.h"
 
 namespace seemalloc {
 

@@ -15,8 +15,8 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/lock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/runtime/lock.h"
 
 namespace seemalloc {
 namespace {

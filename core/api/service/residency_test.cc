@@ -15,10 +15,10 @@
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/heap/residency.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
-#include "core/pages/purge.h"
+#include "core/heap/reports/residency.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
+#include "core/pages/page_heap/purge.h"
 
 namespace seemalloc {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
-#include "core/heap/purge_all.h"
+#include "core/heap/maintenance/purge_all.h"
 
 using namespace seemalloc;
 

@@ -4,9 +4,9 @@
 
 #include "core/api/service/json.h"
 #include "core/base/options.h"
-#include "core/os/ids.h"
-#include "core/os/process.h"
-#include "core/os/socket.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/process/process.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

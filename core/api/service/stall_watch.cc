@@ -2,9 +2,9 @@
 
 #include "core/base/options.h"
 #include "core/base/units.h"
-#include "core/heap/pressure.h"
-#include "core/os/cgroup.h"
-#include "core/os/clock.h"
+#include "core/heap/maintenance/pressure.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/process/cgroup.h"
 
 namespace seemalloc {
 

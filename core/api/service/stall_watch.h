@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "core/os/descriptor.h"
-#include "core/os/socket.h"
+#include "core/os/process/descriptor.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

@@ -14,13 +14,13 @@
 #include "core/api/malloc/test_api.h"
 #include "core/api/service/control.h"
 #include "core/base/option_for_test.h"
-#include "core/heap/pressure.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
-#include "core/os/files.h"
-#include "core/os/socket.h"
-#include "core/os/wait.h"
-#include "core/pages/page_heap.h"
+#include "core/heap/maintenance/pressure.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/process/socket.h"
+#include "core/pages/page_heap/page_heap.h"
 
 namespace seemalloc {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/event_ring.h"
-#include "core/heap/size_class.h"
-#include "core/os/clock.h"
-#include "core/os/ids.h"
-#include "core/os/memory.h"
-#include "core/os/scratch.h"
+#include "core/heap/thread/size_class.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/runtime/scratch.h"
 
 namespace seemalloc {
 

@@ -1,4 +1,4 @@
-// The trace: each system call that the allocator makes (os/calls.h), with its stack, for `seemalloc trace`.
+// The trace: each system call that the allocator makes (os/kernel/calls.h), with its stack, for `seemalloc trace`.
 //
 // While off, it costs one load per call. While on, the thread that made the call captures its stack and puts the event
 // into a ring; it takes no lock, allocates nothing and never waits: an event that does not fit is dropped and counted.

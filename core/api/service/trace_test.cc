@@ -15,9 +15,9 @@
 #include "core/api/service/event_ring.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 namespace {

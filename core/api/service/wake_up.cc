@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "core/base/options.h"
-#include "core/os/process.h"
+#include "core/os/process/process.h"
 
 namespace seemalloc {
 

@@ -11,8 +11,8 @@
 
 #include <atomic>
 
-#include "core/os/descriptor.h"
-#include "core/os/socket.h"
+#include "core/os/process/descriptor.h"
+#include "core/os/process/socket.h"
 
 namespace seemalloc {
 

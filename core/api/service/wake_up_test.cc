@@ -12,10 +12,10 @@
 #include <thread>
 
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
-#include "core/os/ids.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/wait.h"
 
 namespace seemalloc {
 namespace {

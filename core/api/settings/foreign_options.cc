@@ -7,8 +7,8 @@
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/ids.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc {
 

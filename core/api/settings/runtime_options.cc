@@ -2,8 +2,8 @@
 
 #include "core/api/sampling/sampling.h"
 #include "core/base/options.h"
-#include "core/heap/pressure.h"
-#include "core/heap/sample_distance.h"
+#include "core/heap/maintenance/pressure.h"
+#include "core/heap/thread/sample_distance.h"
 
 namespace seemalloc {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/base/units.h"
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 
 namespace seemalloc {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "core/base/compiler.h"
-#include "core/heap/thread_cache.h"
+#include "core/heap/thread/thread_cache.h"
 
 namespace seemalloc {
 

@@ -4,9 +4,9 @@
 #include <link.h>
 
 #include "core/base/units.h"
-#include "core/os/memory.h"
-#include "core/os/read_memory.h"
-#include "core/os/scratch.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/read_memory.h"
+#include "core/os/runtime/scratch.h"
 
 namespace seemalloc::profile {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
-#include "core/os/read_memory.h"
+#include "core/os/kernel/read_memory.h"
 
 namespace seemalloc::profile {
 

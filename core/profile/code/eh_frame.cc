@@ -1,6 +1,6 @@
 #include "core/profile/code/eh_frame.h"
 
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/code/cfa_program.h"
 #include "core/profile/code/dwarf_cursor.h"
 #include "core/profile/code/frame_index.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/base/units.h"
-#include "core/os/files.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/code/dwarf_cursor.h"
 #include "core/profile/code/eh_frame.h"
 

@@ -12,8 +12,8 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/code/modules.h"
 

@@ -5,11 +5,11 @@
 #include <sys/auxv.h>
 
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/lock.h"
-#include "core/os/read_memory.h"
-#include "core/os/scratch.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/read_memory.h"
+#include "core/os/runtime/lock.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/code/modules.h"
 
 namespace seemalloc::profile {

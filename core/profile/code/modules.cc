@@ -7,7 +7,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/code/frame_index.h"
 #include "core/profile/code/module_table.h"
 

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/os/arena.h"
-#include "core/os/clock.h"
-#include "core/os/lock.h"
-#include "core/os/memory.h"
-#include "core/os/process.h"
-#include "core/os/sandbox.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/process/process.h"
+#include "core/os/process/sandbox.h"
+#include "core/os/runtime/arena.h"
+#include "core/os/runtime/lock.h"
 #include "core/profile/code/modules.h"
 #include "core/profile/sampling/grow_array.h"
 

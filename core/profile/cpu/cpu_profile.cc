@@ -1,6 +1,6 @@
 #include "core/profile/cpu/cpu_profile.h"
 
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/heap/thread_rows.h"
 #include "core/profile/pprof/profile_encoder.h"
 

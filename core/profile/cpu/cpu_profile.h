@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/os/threads.h"
+#include "core/os/process/threads.h"
 #include "core/profile/cpu/cpu_store.h"
 #include "core/profile/pprof/buffer.h"
 #include "core/profile/sampling/grow_array.h"

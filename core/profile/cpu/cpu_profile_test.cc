@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/os/fault.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/code/unloaded.h"
 #include "core/profile/pprof/decoder_for_test.h"
 

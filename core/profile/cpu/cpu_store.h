@@ -17,7 +17,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/wait.h"
 #include "core/profile/sampling/stack.h"
 #include "core/profile/sampling/stack_table.h"
 

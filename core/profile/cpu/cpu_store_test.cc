@@ -14,7 +14,7 @@
 
 #include "core/base/repetitions_for_test.h"
 #include "core/base/seed_for_test.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::profile {
 namespace {

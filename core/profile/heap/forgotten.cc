@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/lock.h"
-#include "core/os/memory.h"
-#include "core/os/wait.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
+#include "core/os/runtime/lock.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/pprof/profile_encoder.h"
 #include "core/profile/sampling/sampler.h"

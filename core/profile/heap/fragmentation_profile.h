@@ -2,9 +2,9 @@
 // spans.
 //
 // A sample of weight w stands for itself, in the span that it is in, and for w-1 blocks like it in ordinary spans.
-// core/heap/fragmentation.h computes the charge of each; this class weights and sums them. So the sum over all samples
-// is an unbiased estimate of the charges of all live blocks. Each sample contributes the variance (1-p)(w-1)²x², where
-// p = 1/w and x is the charge of such a block in an ordinary span.
+// core/heap/reports/fragmentation.h computes the charge of each; this class weights and sums them. So the sum over all
+// samples is an unbiased estimate of the charges of all live blocks. Each sample contributes the variance
+// (1-p)(w-1)²x², where p = 1/w and x is the charge of such a block in an ordinary span.
 // Threads: one. add() makes no system call, takes no lock and never calls malloc, because it is called under the heap's
 // locks.
 #pragma once
@@ -23,7 +23,8 @@ class ProfileEncoder;
 
 // Figures that are known without samples.
 struct FragmentationTotals {
-  uint64_t booked_bytes;    // free blocks in spans with live blocks, by the heap's counters (core/heap/fragmentation.h); charged to stacks
+  // Free blocks in spans with live blocks, by the heap's counters (core/heap/reports/fragmentation.h); charged to stacks.
+  uint64_t booked_bytes;
   uint64_t resident_bytes;  // resident bytes between live blocks: the `fragmentation` of the statistics
   uint64_t uncertain_bytes;  // maximum error of resident_bytes
 };

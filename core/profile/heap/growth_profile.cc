@@ -4,7 +4,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/text.h"
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/pprof/profile_encoder.h"
 

@@ -4,9 +4,9 @@
 
 #include "core/base/check.h"
 #include "core/base/units.h"
-#include "core/os/arena.h"
-#include "core/os/clock.h"
-#include "core/os/scratch.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/runtime/arena.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/code/registers.h"
 #include "core/profile/code/unloaded.h"
 #include "core/profile/heap/recorder.h"

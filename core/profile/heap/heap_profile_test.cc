@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/arena.h"
-#include "core/os/files.h"
-#include "core/os/ids.h"
-#include "core/os/memory.h"
-#include "core/os/syscall.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/syscall.h"
+#include "core/os/runtime/arena.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/heap/sampled_threads.h"
 #include "core/profile/sampling/sampler.h"

@@ -7,9 +7,9 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/clock.h"
-#include "core/os/memory.h"
-#include "core/os/scratch.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/lifetime_rows.h"
 #include "core/profile/heap/records.h"

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/os/clock.h"
-#include "core/os/files.h"
-#include "core/os/memory.h"
-#include "core/os/syscall.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/files.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/syscall.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/sampler.h"

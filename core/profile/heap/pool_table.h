@@ -16,8 +16,8 @@
 #include <cstdint>
 
 #include "core/base/units.h"
-#include "core/os/arena.h"
-#include "core/os/lock.h"
+#include "core/os/runtime/arena.h"
+#include "core/os/runtime/lock.h"
 #include "core/profile/sampling/intern_table.h"
 
 namespace seemalloc::profile {

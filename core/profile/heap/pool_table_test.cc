@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/clock.h"
-#include "core/os/fault.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -1,7 +1,7 @@
 #include "core/profile/heap/sampled_threads.h"
 
-#include "core/os/ids.h"
-#include "core/os/threads.h"
+#include "core/os/kernel/ids.h"
+#include "core/os/process/threads.h"
 #include "core/profile/heap/records.h"
 
 namespace seemalloc::profile {

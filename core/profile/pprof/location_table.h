@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/base/units.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::profile {
 

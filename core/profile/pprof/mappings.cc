@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/base/text.h"
-#include "core/os/files.h"
+#include "core/os/kernel/files.h"
 #include "core/profile/code/unloaded.h"
 
 namespace seemalloc::profile {

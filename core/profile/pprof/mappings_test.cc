@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/os/syscall.h"
+#include "core/os/kernel/syscall.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -1,6 +1,6 @@
 #include "core/profile/pprof/profile_encoder.h"
 
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 #include "core/profile/code/unloaded.h"
 #include "core/profile/python/python.h"
 #include "core/profile/python/python_pc.h"

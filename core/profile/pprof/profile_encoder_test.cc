@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/memory.h"
-#include "core/os/syscall.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/syscall.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/stack.h"
 

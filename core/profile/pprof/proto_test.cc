@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/os/syscall.h"
+#include "core/os/kernel/syscall.h"
 
 namespace seemalloc::profile {
 namespace {

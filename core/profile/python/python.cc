@@ -5,8 +5,8 @@
 
 #include "core/base/check.h"
 #include "core/base/text.h"
-#include "core/os/dynamic_symbols.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/dynamic_symbols.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/code/modules.h"
 
 // CPython's symbols, if the program or a library that it is linked with is CPython. The type objects are larger than

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
-#include "core/os/sandbox.h"
+#include "core/os/process/sandbox.h"
 #include "core/profile/python/python_names.h"
 
 namespace seemalloc::profile {

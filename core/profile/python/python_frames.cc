@@ -4,8 +4,8 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/read_memory.h"
-#include "core/os/scratch.h"
+#include "core/os/kernel/read_memory.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/python/python_lines.h"
 #include "core/profile/python/python_pc.h"
 #include "core/profile/python/python_text.h"

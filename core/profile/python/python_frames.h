@@ -7,8 +7,8 @@
 // Called by the unwinder, also in signal handlers: the thread may be between any two instructions of the interpreter.
 // So everything is read by system calls that cannot fault, and used only if its types are right. Otherwise the C frame
 // stays, and the failure is counted. Threads: the calling one's stack only. No lock, no allocation, no change of errno;
-// nothing in Python is called. A PythonWalk takes 1 KiB, in scratch memory (core/os/scratch.h), and makes a system call
-// per function and per few frames (docs/decisions/0041).
+// nothing in Python is called. A PythonWalk takes 1 KiB, in scratch memory (core/os/runtime/scratch.h), and makes a
+// system call per function and per few frames (docs/decisions/0041).
 #pragma once
 
 #include <cstddef>

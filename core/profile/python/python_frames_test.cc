@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/memory.h"
-#include "core/profile/pprof/decoder_for_test.h"
+#include "core/os/kernel/memory.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
+#include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/pprof/profile_encoder.h"
 #include "core/profile/python/python_pc.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "core/os/read_memory.h"
+#include "core/os/kernel/read_memory.h"
 
 namespace seemalloc::profile {
 

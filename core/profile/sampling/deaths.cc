@@ -1,6 +1,6 @@
 #include "core/profile/sampling/deaths.h"
 
-#include "core/os/arena.h"
+#include "core/os/runtime/arena.h"
 
 namespace seemalloc::profile {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/fault.h"
+#include "core/os/kernel/fault.h"
 
 namespace seemalloc::profile {
 namespace {

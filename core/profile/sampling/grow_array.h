@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/units.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::profile {
 

@@ -15,8 +15,8 @@
 
 #include "core/base/check.h"
 #include "core/base/units.h"
-#include "core/os/arena.h"
-#include "core/os/lock.h"
+#include "core/os/runtime/arena.h"
+#include "core/os/runtime/lock.h"
 
 namespace seemalloc::profile {
 

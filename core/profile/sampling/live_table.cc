@@ -1,7 +1,7 @@
 #include "core/profile/sampling/live_table.h"
 
 #include "core/base/check.h"
-#include "core/os/arena.h"
+#include "core/os/runtime/arena.h"
 
 namespace seemalloc::profile {
 

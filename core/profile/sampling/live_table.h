@@ -15,7 +15,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
-#include "core/os/lock.h"
+#include "core/os/runtime/lock.h"
 #include "core/profile/sampling/bucket_table.h"
 #include "core/profile/sampling/sample_id.h"
 

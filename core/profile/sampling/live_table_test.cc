@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/syscall.h"
+#include "core/os/kernel/syscall.h"
 
 namespace seemalloc::profile {
 namespace {

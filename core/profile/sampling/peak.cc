@@ -1,6 +1,6 @@
 #include "core/profile/sampling/peak.h"
 
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 
 namespace seemalloc::profile {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "core/base/units.h"
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 
 namespace seemalloc::profile {
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "core/os/random.h"
+#include "core/os/kernel/random.h"
 
 namespace seemalloc::profile {
 

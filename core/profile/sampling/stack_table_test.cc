@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/os/syscall.h"
+#include "core/os/kernel/syscall.h"
 
 namespace seemalloc::profile {
 namespace {

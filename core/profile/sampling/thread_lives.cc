@@ -1,6 +1,6 @@
 #include "core/profile/sampling/thread_lives.h"
 
-#include "core/os/arena.h"
+#include "core/os/runtime/arena.h"
 #include "core/profile/sampling/bucket_table.h"
 #include "core/profile/sampling/thread_names.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/os/fault.h"
+#include "core/os/kernel/fault.h"
 #include "core/profile/sampling/bucket_table.h"
 #include "core/profile/sampling/thread_names.h"
 

@@ -1,7 +1,7 @@
 #include "core/profile/sampling/thread_names.h"
 
 #include "core/base/check.h"
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
 
 namespace seemalloc::profile {
 

@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/os/lock.h"
-#include "core/os/threads.h"
+#include "core/os/process/threads.h"
+#include "core/os/runtime/lock.h"
 
 namespace seemalloc::profile {
 

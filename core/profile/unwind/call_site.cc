@@ -1,6 +1,6 @@
 #include "core/profile/unwind/call_site.h"
 
-#include "core/os/read_memory.h"
+#include "core/os/kernel/read_memory.h"
 
 namespace seemalloc::profile {
 namespace {

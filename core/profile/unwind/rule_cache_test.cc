@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/units.h"
-#include "core/os/memory.h"
+#include "core/os/kernel/memory.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
-#include "core/os/read_memory.h"
+#include "core/os/kernel/read_memory.h"
 
 namespace seemalloc::profile {
 namespace {

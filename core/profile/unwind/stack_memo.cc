@@ -1,7 +1,7 @@
 #include "core/profile/unwind/stack_memo.h"
 
-#include "core/os/arena.h"
-#include "core/os/clock.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/runtime/arena.h"
 
 namespace seemalloc::profile {
 

@@ -5,10 +5,10 @@
 #include <atomic>
 
 #include "core/base/units.h"
-#include "core/os/memory.h"
-#include "core/os/read_memory.h"
-#include "core/os/scratch.h"
-#include "core/os/thread_pointer.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/read_memory.h"
+#include "core/os/runtime/scratch.h"
+#include "core/os/runtime/thread_pointer.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 
 namespace seemalloc::profile {
 

@@ -6,7 +6,7 @@
 // StackMemory, and, for unwind tables, in modules that contain a pc of this stack. 3. after a step that was a guess
 // (frame pointer), everything is untrusted: tables and other stacks are then read by system calls that cannot fault.
 #include "core/base/check.h"
-#include "core/os/scratch.h"
+#include "core/os/runtime/scratch.h"
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/code/modules.h"
 #include "core/profile/code/registers.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/os/fault.h"
+#include "core/os/kernel/fault.h"
 #include "core/profile/code/modules.h"
 #include "core/profile/sampling/stack.h"
 

@@ -1,8 +1,0 @@
-#include "core/heap/helper_link.h"
-
-namespace seemalloc::heap {
-
-constinit std::atomic<void (*)()> on_slow_free{nullptr};
-std::atomic<const void*> hole_helper{nullptr};
-
-}  // namespace seemalloc::heap

@@ -1,0 +1,85 @@
+#include "core/heap/maintenance/current_spans.h"
+
+#include "core/base/check.h"
+#include "core/heap/maintenance/lost_threads.h"
+#include "core/heap/spans/span_holes.h"
+#include "core/os/kernel/wait.h"
+
+namespace seemalloc::heap {
+
+namespace {
+
+// A hash that changes with every malloc of the class and every free into its current span. A rare collision does no
+// harm. Never 0.
+uint32_t use_of(const Span* span, const Block* list) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
+  uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^ reinterpret_cast<uintptr_t>(span->free_list_acquire());
+  use = (use ^ span->live_acquire()) * kMix;
+  return static_cast<uint32_t>(use >> 32) | 1;
+}
+
+// Returns true if the class has not been used since the last check, and for long enough. Requires: slow_lock.
+bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
+  DCHECK(cs.current->state == pages::SpanState::kCurrent);
+  uint32_t use = use_of(cs.current, list);
+  if (use != cs.last_use) {
+    cs.last_use = use;
+    cs.current->look.since = hole_epoch.load(std::memory_order_relaxed);
+    return least_periods <= 1;
+  }
+  return has_waited(cs.current, least_periods) || least_periods <= 1;
+}
+
+// True if another thread works on the lists of a heap that is between two threads but not abandoned (kParked); it does
+// so in part without the lock.
+bool changes_hands(const ThreadHeap& heap) {
+  return heap.cache.load(std::memory_order_relaxed) == &heap.body->kept &&
+         heap.state.load(std::memory_order_relaxed) != HeapState::kParked;
+}
+
+uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
+  DCHECK(heap.slow_lock.is_held());
+  Block* lists[kClassCount];
+  if (changes_hands(heap) || !read_lists(heap, lists)) return 0;
+  uint64_t classes = 0;
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    if (cs.current == nullptr) continue;
+    const Block* list = lists[c];
+    if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current)) continue;
+    __atomic_store_n(&heap.body->ready[c], nullptr, __ATOMIC_RELAXED);
+    classes |= uint64_t{1} << c;
+  }
+  return classes;
+}
+
+}  // namespace
+
+uint64_t unused_classes(ThreadHeap& heap, uint32_t least_periods) {
+  if (!heap.slow_lock.try_lock()) return 0;
+  uint64_t classes = close_unused(heap, least_periods);
+  heap.slow_lock.unlock();
+  return classes != 0 && os::fence_all_threads() ? classes : 0;
+}
+
+Span* detach_current(ThreadHeap& heap, unsigned size_class) {
+  if (!heap.slow_lock.try_lock()) return nullptr;
+  ClassState& cs = heap.body->classes[size_class];
+  Block* list = nullptr;
+  Span* span = cs.current;
+  bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
+  if (closed && use_of(span, list) == cs.last_use) {
+    DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap && span->size_class == size_class);
+    cs.current = nullptr;
+    cs.mixed = true;
+    cs.last_use = 0;
+    note_detached(span);
+    heap.detached_spans++;
+  } else {
+    span = nullptr;
+  }
+  heap.slow_lock.unlock();
+  return span;
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,530 @@
+#include "core/heap/maintenance/holes.h"
+
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/heap/maintenance/current_spans.h"
+#include "core/heap/spans/central.h"
+#include "core/heap/spans/owned_spans.h"
+#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/small_span.h"
+#include "core/heap/spans/span_holes.h"
+#include "core/heap/thread/helper_link.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/heap/thread/thread_heap.h"
+#include "core/os/kernel/calls.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/memory.h"
+#include "core/os/kernel/wait.h"
+#include "core/pages/page_heap/page_heap.h"
+#include "core/pages/policy/purge_delay.h"
+#include "core/pages/policy/purge_policy.h"
+#include "core/pages/span/region_count.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+using pages::SpanState;
+
+namespace {
+
+// A span that became available at any time within a period has waited for two whole periods after the third has begun.
+constexpr uint32_t kPeriodsToWait = 3;
+constexpr uint64_t kShortestPeriod_ns = 125 * kMillisecond_ns;
+constexpr uint64_t kLongestPeriod_ns = 8 * kSecond_ns;  // when doubled
+// The length of a slice: of the helper thread, and of a thread of the program if there is no helper. A rest of kRest_ns
+// follows, or a much longer one while the program works (PurgeBudget).
+constexpr uint64_t kSlice_ns = 5 * kMillisecond_ns;
+constexpr uint64_t kShortSlice_ns = 500 * kMicrosecond_ns;
+constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
+// Smaller heaps are left alone.
+constexpr unsigned kLeastRegions = 2;
+
+// The times at which the last periods began, by number. The slot of the oldest one is also that of the next one, which
+// may be about to begin.
+constexpr uint32_t kPlaces = 64, kRemembered = kPlaces - 1;
+std::atomic<uint64_t> began_ns[kPlaces];
+
+void begin_epoch() {
+  uint32_t epoch = hole_epoch.load(std::memory_order_relaxed) + 1;
+  began_ns[epoch % kPlaces].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
+  hole_epoch.store(epoch, std::memory_order_release);  // pairs with ns_since_hole_epoch()
+}
+
+std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, current_spans{0};
+
+// The purging thread, identified by the address of its thread_cache. Null if no thread purges.
+std::atomic<const void*> purger{nullptr};
+
+bool become_purger() {
+  const void* nobody = nullptr;
+  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
+}
+void cease_to_purge() {
+  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
+  purger.store(nullptr, std::memory_order_release);
+}
+
+// ---- pages of a span ----
+
+unsigned page_at(const Span* span, uintptr_t address) {
+  return static_cast<unsigned>((address >> page_shift()) - (span->start >> page_shift()));
+}
+
+// The pages that [start, end) of the span touches.
+uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
+  DCHECK(start < end && page_at(span, end - 1) < 32);
+  return (UINT32_MAX << page_at(span, start)) & (UINT32_MAX >> (31 - page_at(span, end - 1)));
+}
+static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
+
+// Pages that belong to the span alone (OS pages may be larger than ours) and that may have been written to.
+uint32_t purgeable_pages(const Span* span) {
+  uintptr_t end = span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
+  uintptr_t first = round_up(span->start, os::page_bytes()), last = round_down(span->start + span->bytes, os::page_bytes());
+  if (end > last) end = last;
+  return first < end ? pages_touched(span, first, end) : 0;
+}
+
+// ---- free blocks of a detached span ----
+
+// These arrays belong to the purger, of which there is one; they are too large for a stack.
+constexpr uint32_t kMaxBlocks = kMaxSpanPages * kPageBytes / 8;
+uint16_t listed[kMaxBlocks];        // indexes of the list's blocks behind the first, in list order
+uint64_t is_free[kMaxBlocks / 64];  // by index: the listed blocks, and those in holes
+
+struct FreeList {
+  Block* first;    // stays where it is: the owner frees in front of it
+  uint32_t count;  // number of blocks, `first` included
+};
+
+uint32_t number_of(const Span* span, const Block* block) {
+  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) / span->block_bytes);
+}
+
+// Returns false if the block is marked already.
+bool mark_free(uint32_t number) {
+  DCHECK(number < kMaxBlocks);
+  uint64_t bit = uint64_t{1} << (number % 64);
+  if ((is_free[number / 64] & bit) != 0) return false;
+  is_free[number / 64] |= bit;
+  return true;
+}
+
+// Prefetches all cache lines with links at once; following the list would wait for one after the other.
+void prefetch_links(const Span* span) {
+  size_t step = span->block_bytes < kCacheLineBytes ? kCacheLineBytes : span->block_bytes;
+  uintptr_t end = span->start + size_t{span->carved} * span->block_bytes;
+  for (uintptr_t at = span->start; at < end; at += step) __builtin_prefetch(reinterpret_cast<const void*>(at));
+}
+
+// Reads the list into `listed` and `is_free`. Returns false if the list does not match the count: the program has
+// written to freed blocks (their owner will report it), or is freeing a block right now.
+bool read_list(const Span* span, const FreeList& list) {
+  prefetch_links(span);
+  uint32_t behind = 0;
+  for (const Block* block = list.first->next; block != nullptr; block = block->next) {
+    if (behind + 1 >= list.count || block == list.first || !span->is_carved_block(block)) return false;
+    uint32_t number = number_of(span, block);
+    if (!mark_free(number)) return false;
+    listed[behind++] = static_cast<uint16_t>(number);
+  }
+  return behind + 1 == list.count;
+}
+
+bool mark_hole_blocks(const Span* span) {
+  for (uint32_t pages = span->holes; pages != 0; pages &= pages - 1) {
+    BlockRange range = blocks_starting_in(span, lowest_page(pages));
+    for (uint32_t i = range.first; i < range.end; i++) {
+      if (!mark_free(i)) return false;
+    }
+  }
+  return true;
+}
+
+// The pages touched by a block that is not free, and the page of the first free block's link.
+uint32_t busy_pages(const Span* span, const Block* first) {
+  uintptr_t link = reinterpret_cast<uintptr_t>(first);
+  uint32_t busy = pages_touched(span, link, link + sizeof(Block));
+  for (uint32_t from = 0; from < span->carved; from += 64) {
+    uint64_t others = ~is_free[from / 64];
+    for (; others != 0; others &= others - 1) {
+      uint32_t number = from + static_cast<uint32_t>(__builtin_ctzll(others));
+      if (number >= span->carved) break;
+      uintptr_t block = reinterpret_cast<uintptr_t>(span->block_at(number));
+      if (block != link) busy |= pages_touched(span, block, block + span->block_bytes);
+    }
+  }
+  return busy;
+}
+
+// Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a huge page for them.
+uint32_t find_holes(const Span* span, const FreeList& list) {
+  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
+  DCHECK(span->carved <= kMaxBlocks && list.count <= span->carved);
+  for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
+  if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
+  uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
+  unsigned all = static_cast<unsigned>(span->bytes / os::page_bytes());
+  bool enough = static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all || !pages::lies_on_huge_page(span);
+  return enough ? pages : 0;
+}
+
+// Takes the blocks that start in these pages off the list.
+void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
+  DCHECK(span->state == SpanState::kDetached);
+  DCHECK(pages != 0 && (span->holes & pages) == 0);
+  Block* kept = list.first;
+  uint32_t holes = 0, unlinked = 0;
+  bool gap = false;
+  for (uint32_t i = 0; i + 1 < list.count; i++) {
+    Block* block = span->block_at(listed[i]);
+    uint32_t page = uint32_t{1} << page_at(span, reinterpret_cast<uintptr_t>(block));
+    if ((pages & page) != 0) {
+      holes |= page;
+      unlinked++;
+      gap = true;
+      continue;
+    }
+    if (gap) kept->next = block;
+    gap = false;
+    kept = block;
+  }
+  if (gap) kept->next = nullptr;
+  span->add_holes(holes, unlinked);
+}
+
+// Returns the bytes purged. Sets *refused if the kernel did not purge all of them.
+size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
+  DCHECK(pages != 0 && span->state == SpanState::kDetached);
+  os::ForSizeClass label(span->size_class);
+  bool splits = pages::take_huge_page_apart(span);
+  size_t bytes = 0;
+  while (pages != 0) {
+    unsigned first = lowest_page(pages);
+    uint64_t rest = ~(uint64_t{pages} >> first);
+    unsigned count = static_cast<unsigned>(__builtin_ctzll(rest));
+    pages &= ~(static_cast<uint32_t>((uint64_t{1} << count) - 1) << first);
+    void* start = reinterpret_cast<void*>(address_of_page(span, first));
+    size_t length = count * os::page_bytes();
+    if (splits) os::split_huge_page(start, length);
+    if (os::purge(start, length, os::Reason::kHole)) {
+      bytes += length;
+    } else {
+      *refused = true;
+    }
+  }
+  return bytes;
+}
+
+// ---- one pass over all spans that wait ----
+
+// Where a pass continues. Heaps are never removed, and new ones come in front.
+struct Place {
+  ThreadHeap* heap;  // null: spans without an owner are next
+  unsigned size_class;
+};
+Place the_beginning() { return Place{all_heaps(), 0}; }
+
+struct Pass {
+  uint32_t least_periods;
+  uint64_t end_ns;
+  Place place;
+  size_t bytes = 0;
+  bool refused = false;
+
+  bool over() const { return refused || os::monotonic_ns() >= end_ns; }
+};
+
+// Steps 2 to 4 for a span of a heap, or an unowned one. L is the lock under which other threads change its counts.
+template <typename L>
+void purge_detached(Span* span, L& lock, Pass& pass) {
+  DCHECK(span->state == SpanState::kDetached && detached_span.load(std::memory_order_relaxed) == span);
+  FreeList list{};
+  {
+    LockGuard guard(lock);
+    list.count = listed_blocks(span);  // loaded first: every block that it counts is on the list
+    list.first = span->free_list_acquire();
+  }
+  uint32_t pages = find_holes(span, list);
+  if (pages == 0) return;
+  {
+    LockGuard guard(lock);
+    unlink_blocks(span, list, pages);
+  }
+  size_t bytes = purge_pages(span, pages, &pass.refused);
+  pass.bytes += bytes;
+  purged_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  spans_with_holes.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Returns null if no span qualifies. Sets *more if it stopped because it has checked kHoleLooks spans.
+Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
+  *more = false;
+  for (unsigned i = 0; i < kHoleLooks; i++) {
+    Span* span = cs.available.front();  // the span that has been there longest
+    if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
+    cs.available.remove(span);
+    if (may_have_holes(span) || span->is_empty_now()) {
+      if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+      note_detached(span);
+      return span;
+    }
+    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    cs.available.push_back(span);
+  }
+  *more = true;
+  return nullptr;
+}
+
+// Does the same for the heap's classes from *size_class on.
+Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_periods, bool* more) {
+  *more = false;
+  if (!heap.slow_lock.try_lock()) return nullptr;  // busy: try again in a later pass
+  Span* span = nullptr;
+  for (; *size_class < kClassCount; ++*size_class) {
+    span = detach_from(heap.body->classes[*size_class], least_periods, more);
+    if (span != nullptr || *more) break;
+  }
+  DCHECK(span == nullptr || (span->owner() == &heap && span->size_class == *size_class));
+  if (span != nullptr) heap.detached_spans++;
+  heap.slow_lock.unlock();
+  return span;
+}
+
+// Step 5. The countdown belongs to the owner and has gone on meanwhile.
+void reattach_owned(ThreadHeap& heap, Span* span) {
+  {
+    LockGuard guard(heap.slow_lock);
+    DCHECK(heap.detached_spans != 0 && span->state == SpanState::kDetached);
+    DCHECK(span->owner() == &heap);
+    heap.detached_spans--;
+    forget_detached();
+    ClassState& cs = heap.body->classes[span->size_class];
+    span->state = SpanState::kAvailable;
+    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    note_look(span);
+    if (span->is_empty_now()) {
+      retire(span);  // even the last one of the class: it has waited, or a purge of everything was requested
+    } else {
+      cs.available.push_back(span);
+    }
+  }
+  if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(heap);
+}
+
+// Returns false if time is up before the end.
+bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
+  for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0; classes &= classes - 1) {
+    if (pass.over()) return false;
+    Span* span = detach_current(heap, static_cast<unsigned>(__builtin_ctzll(classes)));
+    if (span == nullptr) continue;
+    current_spans.fetch_add(1, std::memory_order_relaxed);
+    purge_detached(span, heap.slow_lock, pass);
+    reattach_owned(heap, span);
+  }
+  return true;
+}
+
+// Returns false if time is up before the end.
+bool purge_heap(ThreadHeap& heap, Pass& pass) {
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return true;
+  if (!purge_current_spans(heap, pass)) return false;
+  for (bool more = true; more;) {
+    if (pass.over()) return false;
+    Span* span = detach_owned(heap, &pass.place.size_class, pass.least_periods, &more);
+    if (span == nullptr) continue;
+    purge_detached(span, heap.slow_lock, pass);
+    reattach_owned(heap, span);
+    more = true;
+  }
+  return true;
+}
+
+bool purge_unowned(Pass& pass) {
+  while (pass.place.size_class < kClassCount) {
+    if (pass.over()) return false;
+    bool more = false;
+    Span* span = central_detach(pass.place.size_class, pass.least_periods, &more);
+    DCHECK(span == nullptr || span->size_class == pass.place.size_class);
+    if (span != nullptr) {
+      purge_detached(span, central_lock(pass.place.size_class), pass);
+      central_reattach(span);
+    } else if (!more) {
+      pass.place.size_class++;
+    }
+  }
+  return true;
+}
+
+// Returns false if time is up before the end; pass.place is then where it stopped.
+bool run(Pass& pass) {
+  while (ThreadHeap* heap = pass.place.heap) {
+    if (!purge_heap(*heap, pass)) return false;
+    pass.place = Place{heap->next_all, 0};
+  }
+  return purge_unowned(pass);
+}
+
+// ---- scheduling ----
+
+std::atomic<uint64_t> next_slice_ns{0};
+std::atomic<bool> unfinished{false};  // spans of this period are left
+
+// Belongs to the purger. A period is half a purge delay. Its length doubles each time much of the purged memory is
+// reused.
+constexpr unsigned kMostDoubled = 6;
+struct Periods {
+  uint64_t next_ns;
+  unsigned doubled;
+  uint64_t purged_before, refilled_before;
+  Place place;  // where the last slice stopped
+};
+Periods periods;
+
+void set_length(uint64_t purged, uint64_t refilled) {
+  constexpr uint64_t kLittle = 1 * MiB;
+  if (purged >= kLittle && refilled > purged / 5) {
+    if (periods.doubled < kMostDoubled) periods.doubled++;
+  } else if (refilled < kLittle && periods.doubled != 0) {
+    periods.doubled--;
+  }
+}
+
+// Half a purge delay, but not longer because free runs are kept for longer: holes have a measure of reuse of their own.
+uint64_t shortest_period_ns() {
+  constexpr uint64_t kTuned_ns = pages::PurgeDelay::kFirst_ns / 2;
+  uint64_t half = pages::purge_delay_ns() / 2;
+  if (!options::is_chosen(options::Id::purge_delay) && half > kTuned_ns) half = kTuned_ns;
+  return half > kShortestPeriod_ns ? half : kShortestPeriod_ns;
+}
+
+void begin_period(uint64_t now) {
+  uint64_t purged = purged_bytes.load(std::memory_order_relaxed), refilled = refilled_hole_bytes();
+  set_length(purged - periods.purged_before, refilled - periods.refilled_before);
+  periods.purged_before = purged;
+  periods.refilled_before = refilled;
+  uint64_t length = shortest_period_ns();
+  for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
+  periods.next_ns = now + length;
+  // Continues first with the work that is left from the last period.
+  if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
+  unfinished.store(true, std::memory_order_relaxed);
+  begin_epoch();
+}
+
+void run_slice(uint64_t now, uint64_t most_ns) {
+  if (now >= periods.next_ns) begin_period(now);
+  if (!unfinished.load(std::memory_order_relaxed)) return;
+  if (!pages::purge_budget.may_spend()) return;
+  uint64_t cpu_before = os::thread_cpu_ns();
+  Pass pass{kPeriodsToWait, os::monotonic_ns() + most_ns, periods.place};
+  bool complete = run(pass);
+  periods.place = pass.place;
+  pages::purge_budget.spent(os::thread_cpu_ns() - cpu_before);
+  // The kernel would refuse it again.
+  if (pass.refused) periods.doubled = kMostDoubled;
+  if (pass.refused || complete) unfinished.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+namespace {
+bool wanted() { return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions; }
+}  // namespace
+
+void purge_holes_if_due(uint64_t now_ns) {
+  if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
+  const void* helper = hole_helper.load(std::memory_order_relaxed);
+  if (helper != nullptr && helper != &thread_cache) return;
+  if (!wanted() || !become_purger()) return;
+  next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
+  run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
+  cease_to_purge();
+}
+
+namespace {
+// Returns when the period began, or when the oldest remembered one did; 0 if no period has ended yet.
+uint64_t beginning_of(uint32_t epoch, uint32_t now) {
+  uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
+  if (epoch < oldest) epoch = oldest;
+  // Loaded before the check whether another period has begun.
+  uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);
+  // The first period began with the process, and its start is not recorded: returns the start of the second.
+  if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
+  return began;
+}
+}  // namespace
+
+uint64_t ns_since_hole_epoch(uint32_t epoch) {
+  uint32_t now = hole_epoch.load(std::memory_order_acquire), later = now;
+  uint64_t began;
+  do {
+    now = later;
+    began = beginning_of(epoch, now);
+    later = hole_epoch.load(std::memory_order_acquire);
+  } while (later != now);
+  uint64_t time = os::coarse_monotonic_ns();
+  return began == 0 || began > time ? 0 : time - began;
+}
+
+bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
+
+namespace {
+// Waits for another thread's slice, but not for a slice of this thread that a signal handler has interrupted.
+bool become_purger_in_time(uint64_t most_ns) {
+  constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
+  if (most_ns > kLongest_ns) most_ns = kLongest_ns;
+  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPause_ns) {
+    if (become_purger()) return true;
+    if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
+    os::pause(kPause_ns);
+  }
+  return false;
+}
+
+// Belongs to the purger: true if the last bounded pass stopped before the end.
+bool unfinished_pass = false;
+Place next_place;
+}  // namespace
+
+size_t purge_all_holes(uint64_t most_ns) {
+  if (!become_purger_in_time(most_ns)) return 0;
+  begin_epoch();  // spans that are on a list now have been there since an earlier period
+  uint64_t begin = os::monotonic_ns();
+  bool bounded = most_ns < UINT64_MAX - begin;
+  Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
+  unfinished_pass = !run(pass);
+  next_place = pass.place;
+  cease_to_purge();
+  return pass.bytes;
+}
+
+HolePurgePause::HolePurgePause() {
+  while (!become_purger()) os::pause(50 * kMicrosecond_ns);
+}
+HolePurgePause::~HolePurgePause() { cease_to_purge(); }
+
+HoleCounters hole_counters() {
+  auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  return {read(spans_with_holes), read(purged_bytes), refilled_hole_bytes(), read(current_spans)};
+}
+
+// ---- fork ----
+
+void forget_purger_in_child(bool may_lock) {
+  hole_helper.store(nullptr, std::memory_order_relaxed);
+  // A signal handler has called fork in the middle of a purge: the purger is this thread, which will continue.
+  if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
+  Span* span = detached_span.load(std::memory_order_relaxed);
+  if (span != nullptr && may_lock) {
+    if (span->remote.load(std::memory_order_relaxed) == kUnowned) {
+      central_reattach(span);
+    } else {
+      reattach_owned(*static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire())), span);
+    }
+  }
+  purger.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace seemalloc::heap

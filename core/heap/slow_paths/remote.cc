@@ -1,0 +1,104 @@
+#include "core/heap/slow_paths/remote.h"
+
+#include "core/base/check.h"
+#include "core/heap/maintenance/housekeeping.h"
+#include "core/heap/spans/central.h"
+#include "core/heap/spans/publish.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/pages/span/page_map.h"
+
+namespace seemalloc::heap {
+
+namespace {
+// Returns true if the owner has not drained its pending spans for a while: it sleeps, or does not allocate.
+bool owner_is_behind(const Block* block) {
+  constexpr uint32_t kBacklog = 16;
+  const void* owner = pages::page_map.span_of(block)->owner_acquire();
+  return reinterpret_cast<uintptr_t>(owner) != Span::kNobody &&
+         static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
+}
+
+void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
+  Block* blocks[kMaxForeignBlocks];
+  uint32_t count = take_foreign(heap, size_class, blocks);
+  count_remote_frees(&heap, count);
+  if (!offer || !owner_is_behind(blocks[0]) || !central_give_blocks(size_class, blocks, count)) {
+    if (publish_blocks(&heap, blocks, count)) tick();
+  }
+}
+}  // namespace
+
+namespace {
+void publish_one(ThreadHeap* heap, Span* span, Block* block) {
+  if (publish_remote(heap, span, &block, 1)) tick();
+}
+}  // namespace
+
+void free_remote(ThreadHeap* heap, Span* span, Block* block) {
+  DCHECK(heap == nullptr || heap == thread_cache.heap);
+  DCHECK(span->contains(block) && span->is_block_start(block));
+  // A span without an owner becomes ours (rule 5), so its further frees are fast.
+  bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
+  if (heap == nullptr || unowned) {
+    count_remote_frees(heap, 1);
+    return publish_one(heap, span, block);
+  }
+  unsigned size_class = span->size_class;
+  ClassState& cs = heap->body->classes[size_class];
+  // Two steps cost almost nothing, all of them would be felt; but blocks of shared spans are rare.
+  const Block* same = cs.foreign;
+  for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
+    if (same == block) fatal("double free", block);
+  }
+  if (span->lending() && heap->foreign_bytes + span->block_bytes > kMaxLentBytes) {
+    count_remote_frees(heap, 1);
+    return publish_one(heap, span, block);
+  }
+  block->next = cs.foreign;
+  cs.foreign = block;
+  uint32_t count = ++cs.foreign_count;
+  DCHECK(count <= kMaxForeignBlocks);
+  heap->foreign_bytes += span->block_bytes;
+  if (count >= kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
+    publish_foreign(*heap, size_class, true);
+  } else if (heap->foreign_bytes > kMaxForeignBytes) {
+    flush_foreign(*heap);
+  }
+}
+
+namespace {
+// Returns false if the program has written to a freed block.
+bool is_block_of(unsigned size_class, const Block* block) {
+  const Span* span = pages::page_map.span_of(block);
+  return span->kind == pages::SpanKind::kSmall && span->size_class == size_class && span->is_block_start(block);
+}
+}  // namespace
+
+uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
+  ClassState& cs = heap.body->classes[size_class];
+  uint32_t count = cs.foreign_count;
+  Block* first = cs.foreign;
+  DCHECK(heap.foreign_bytes >= size_t{count} * kClasses[size_class].bytes);
+  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
+  cs.foreign = nullptr;
+  cs.foreign_count = 0;
+  Block* block = first;
+  uint32_t taken = 0;
+  CHECK(count <= kMaxForeignBlocks);
+  for (; block != nullptr && taken < count; block = block->next) {
+    if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
+    blocks[taken++] = block;
+  }
+  if (block != nullptr || taken != count) fatal("double free", first);  // a block that is there twice makes a ring of
+                                                                        // the list, or cuts it
+  return count;
+}
+
+void flush_foreign(ThreadHeap& heap) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    if (heap.body->classes[c].foreign_count != 0) publish_foreign(heap, c, false);
+  }
+}
+
+}  // namespace seemalloc::heap

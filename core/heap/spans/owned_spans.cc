@@ -1,0 +1,150 @@
+#include "core/heap/spans/owned_spans.h"
+
+#include <arch_words.h>
+
+#include "core/heap/spans/central.h"
+#include "core/heap/spans/small_span.h"
+#include "core/heap/spans/span_holes.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+using pages::SpanState;
+
+namespace {
+
+void file_available(ClassState& cs, Span* span, uint32_t live) {
+  DCHECK(span->kind == SpanKind::kSmall && span->state != SpanState::kDetached);
+  // At the back: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
+  span->state = SpanState::kAvailable;
+  span->look.since = hole_epoch.load(std::memory_order_relaxed);
+  span->set_live(live);
+  cs.available.push_back(span);
+}
+
+// A span on the available list has no live block left. One per class is kept, because the next refill would need it
+// again.
+bool retire_or_keep(ClassState& cs, Span* span) {
+  DCHECK(span->state == SpanState::kAvailable && span->is_empty());
+  if (cs.available.size() <= 1) return false;
+  remove_available(cs, span);
+  retire(span);
+  return true;
+}
+
+void full_to_available(ClassState& cs, Span* span, uint32_t live) {
+  DCHECK(span->state == SpanState::kFull);
+  cs.full.remove(span);
+  file_available(cs, span, live);
+}
+
+}  // namespace
+
+bool span_countdown_locked(ThreadHeap& heap, Span* span) {
+  DCHECK(heap.slow_lock.is_held());
+  // Between the free and the lock, a remote free may have found the span empty and released it (remote.h, rule 6).
+  if (span->owner() != &heap) return false;
+  ClassState& cs = heap.body->classes[span->size_class];
+  // The purger that has detached the span checks it when it reattaches it.
+  if (span->state == SpanState::kCurrent || span->state == SpanState::kDetached) return false;
+  if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
+  return span->is_empty() && retire_or_keep(cs, span);
+}
+
+void file_owned_locked(ThreadHeap& heap, Span* span) {
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(span->owner() == &heap && span->prev == nullptr && span->next == nullptr);
+  ClassState& cs = heap.body->classes[span->size_class];
+  if (span->free_blocks() == 0 && span->carved == span->capacity && span->holes == 0) {
+    file_full(cs, span);
+  } else {
+    file_available(cs, span, span->live());
+  }
+}
+
+void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(count != 0 && span->contains(list.first) && span->contains(list.last));
+  DCHECK(span->owner() == &heap && span->kind == SpanKind::kSmall);
+  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // double free by different threads
+  list.last->next = span->free_list;
+  span->free_list = list.first;
+  ClassState& cs = heap.body->classes[span->size_class];
+  uint32_t live = span->live() - count;
+  if (span->state == SpanState::kCurrent) {
+    span->set_live_quietly(live);
+  } else if (span->state == SpanState::kAvailable) {
+    span->set_live(live);
+  } else if (span->state == SpanState::kFull && span->capacity - live >= full_threshold(span)) {
+    full_to_available(cs, span, live);
+  } else {
+    span->set_countdown(span->countdown - count, span->bias);
+  }
+  if (span->is_empty() && span->state == SpanState::kAvailable) retire_or_keep(cs, span);
+}
+
+void drain_pending_locked(ThreadHeap& heap) {
+  DCHECK(heap.slow_lock.is_held());
+  Span* span = heap.pending.exchange(nullptr, std::memory_order_seq_cst);
+  heap.pending_count.store(0, std::memory_order_relaxed);
+  heap.complete_count.store(0, std::memory_order_relaxed);
+  while (span != nullptr) {
+    // Loads all remote words first: each locked instruction would wait for earlier writes to the blocks.
+    constexpr uint32_t kAtOnce = 16;
+    struct {
+      Span* span;
+      uint64_t word;
+    } taken[kAtOnce];
+    uint32_t count = 0;
+    while (span != nullptr && count < kAtOnce) {
+      Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
+      uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
+      DCHECK(word != kUnowned && remote_count(word) != 0 && remote_first(word) != nullptr);
+      DCHECK(span->owner() == &heap);
+      prefetch_for_write(remote_first(word));
+      taken[count++] = {span, word};
+      span = next;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+      uint32_t blocks = remote_count(taken[i].word);
+      return_blocks_locked(heap, taken[i].span, open_parcels(taken[i].span, remote_first(taken[i].word), blocks), blocks);
+    }
+  }
+}
+
+namespace {
+void release_list_locked(SpanList& list) {
+  for (Span* span = list.front(); span != nullptr;) {
+    Span* next = span->next;
+    list.remove(span);
+    if (span->is_empty()) {
+      retire(span);
+    } else if (!central_put(span)) {
+      list.push_front(span);
+    }
+    span = next;
+  }
+}
+}  // namespace
+
+void release_spans_locked(ThreadHeap& heap) {
+  DCHECK(heap.slow_lock.is_held());
+  drain_pending_locked(heap);
+  for (ClassState& cs : heap.body->classes) {
+    release_list_locked(cs.available);
+    release_list_locked(cs.full);
+    cs.low_water = 0;
+    cs.last_use = 0;
+    cs.borrowed = 0;
+  }
+}
+
+void hand_on_zombie(ThreadHeap& heap) {
+  LockGuard guard(registry_lock());
+  // The heap has a new thread, which processes its pending spans.
+  if (heap.state.load(std::memory_order_seq_cst) != HeapState::kZombie) return;
+  LockGuard slow(heap.slow_lock);
+  release_spans_locked(heap);
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,217 @@
+#include "core/heap/spans/publish.h"
+
+#include <arch_words.h>
+
+#include "core/base/check.h"
+#include "core/heap/spans/central.h"
+#include "core/heap/spans/owned_spans.h"
+#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/small_span.h"
+#include "core/heap/thread/size_class.h"
+#include "core/heap/thread/thread_cache.h"
+#include "core/pages/span/page_map.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanState;
+
+namespace {
+
+// A sleeper's pending spans are scanned once this many wait and at least kLeastComplete of them can be released, which
+// pays for the scan.
+constexpr uint32_t kPendingBeforeReclaim = 32;
+constexpr uint32_t kLeastComplete = 8;
+
+void push_pending(ThreadHeap& owner, Span* span) {
+  DCHECK(remote_count(span->remote.load(std::memory_order_relaxed)) != 0);
+  DCHECK(span->owner() == &owner && span->kind == pages::SpanKind::kSmall);
+  Span* top = owner.pending.load(std::memory_order_relaxed);
+  do {
+    span->pending_next = top;
+  } while (!owner.pending.compare_exchange_weak(top, span, std::memory_order_seq_cst, std::memory_order_relaxed));
+  owner.pending_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Rule 6: releases the spans of a sleeping owner that no other thread can reach.
+void reclaim_for_sleeper(ThreadHeap& owner) {
+  if (!owner.slow_lock.try_lock()) return;
+  Span* span = owner.pending.exchange(nullptr, std::memory_order_seq_cst);
+  owner.pending_count.store(0, std::memory_order_relaxed);
+  owner.complete_count.store(0, std::memory_order_relaxed);
+  uint32_t stayed = 0;
+  while (span != nullptr) {
+    Span* next = span->pending_next;
+    uint64_t word = span->remote.load(std::memory_order_acquire);
+    DCHECK(word != kUnowned && remote_count(word) != 0);
+    DCHECK(span->owner() == &owner);
+    bool on_list = span->state == SpanState::kFull || span->state == SpanState::kAvailable;
+    if (on_list && remote_count(word) + span->hole_blocks() == span->live_acquire()) {
+      ClassState& cs = owner.body->classes[span->size_class];
+      span->state == SpanState::kFull ? cs.full.remove(span) : remove_available(cs, span);
+      span->remote.store(0, std::memory_order_relaxed);
+      DCHECK(span->holes == 0 || span->hole_blocks() != 0);
+      span->set_live(span->hole_blocks());
+      retire(span);
+    } else {
+      push_pending(owner, span);
+      stayed++;
+    }
+    span = next;
+  }
+  owner.reclaim_at.store(stayed / 4 < kLeastComplete ? kLeastComplete : stayed / 4, std::memory_order_relaxed);
+  owner.slow_lock.unlock();
+}
+
+// All live blocks of one of the owner's spans have been freed by other threads.
+void one_more_complete(ThreadHeap& owner) {
+  uint32_t complete = owner.complete_count.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (complete >= owner.reclaim_at.load(std::memory_order_relaxed) &&
+      owner.pending_count.load(std::memory_order_relaxed) >= kPendingBeforeReclaim) {
+    reclaim_for_sleeper(owner);
+  }
+}
+
+// Rule 5: no heap owns the blocks' span, so it becomes this heap's, and its further frees here are local ones.
+bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
+  LockGuard guard(heap.slow_lock);
+  if (!central_claim(span, &heap)) return false;
+  DCHECK(span->owner() == &heap && !span->lending());
+  file_owned_locked(heap, span);
+  return_blocks_locked(heap, span, list, count);
+  return true;
+}
+
+// The span was found without an owner. Returns false if it has got one meanwhile.
+bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
+  BlockList list = link_blocks(blocks, count);
+  if (heap != nullptr && !span->lending() && claim(*heap, span, list, count)) return true;
+  return central_free(span, list.first, list.last, count);
+}
+
+}  // namespace
+
+bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
+  Block* first = blocks[0];
+  DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) && span->is_block_start(first));
+  Block* last = nullptr;  // the block that holds the last batch
+  uint64_t word = span->remote.load(std::memory_order_relaxed);
+  uint64_t longer = 0;
+  for (;;) {
+    if (word == kUnowned) {
+      if (free_unowned(heap, span, blocks, count)) return true;
+      last = nullptr;  // the blocks were linked as a list instead
+      word = span->remote.load(std::memory_order_relaxed);
+      continue;
+    }
+    if (remote_first(word) == first) fatal("double free", first);
+    if (last == nullptr) last = write_parcels(span, blocks, count);
+    set_next_parcel(span, last, remote_first(word));
+    longer = pack_remote(first, remote_count(word) + count);
+    DCHECK(remote_first(longer) == first && remote_count(longer) == remote_count(word) + count);
+    if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
+  }
+  // Only compared: once published, the span may be released and its record reused.
+  bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
+  const void* owner_word = span->owner_acquire();
+  if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNobody) {
+    // The span has been released meanwhile; with 0 its record's page has been purged too (span_pool.h). If the word was
+    // 0, no remote free was waiting that could have released the span: it was released before, so these blocks are
+    // freed twice.
+    if (word == 0) fatal("double free", first);
+    return false;
+  }
+  ThreadHeap& owner = *static_cast<ThreadHeap*>(const_cast<void*>(owner_word));
+  if (word == 0) {
+    push_pending(owner, span);
+    if (owner.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(owner);
+  }
+  if (all_remote) one_more_complete(owner);
+  return false;
+}
+
+namespace {
+
+// Publishes a null-terminated list, in parts. Returns the number of blocks.
+uint64_t publish_list(Block* first) {
+  uint64_t blocks_in_all = 0;
+  while (first != nullptr) {
+    Block* blocks[kMaxForeignBlocks];
+    uint32_t count = 0;
+    for (; first != nullptr && count < kMaxForeignBlocks; first = first->next) {
+      if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
+      blocks[count++] = first;
+    }
+    blocks_in_all += count;
+    publish_blocks(nullptr, blocks, count);
+  }
+  return blocks_in_all;
+}
+
+}  // namespace
+
+void reclaim_for_sleepers() {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap != thread_cache.heap && heap->pending_count.load(std::memory_order_relaxed) != 0) reclaim_for_sleeper(*heap);
+  }
+}
+
+bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
+  bool unowned = false;
+  while (count != 0) {
+    Span* span = pages::page_map.span_of(blocks[0]);
+    Block* same[kMaxForeignBlocks];
+    uint32_t same_count = 0, others = 0;
+    for (uint32_t i = 0; i < count; i++) {
+      if (!span->contains(blocks[i])) {
+        blocks[others++] = blocks[i];
+        continue;
+      }
+      if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(blocks[i])) fatal("corrupted free list", blocks[i]);
+      same[same_count++] = blocks[i];
+    }
+    DCHECK(same_count != 0 && same_count + others == count);
+    unowned |= publish_remote(heap, span, same, same_count);
+    count = others;
+  }
+  return unowned;
+}
+
+void publish_central_lists(bool all) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    Block* blocks[kMaxForeignBlocks];
+    while (uint32_t count = central_take_unneeded(c, all, blocks)) publish_blocks(nullptr, blocks, count);
+  }
+}
+
+namespace {
+// The thread free list and the stash hold blocks of other spans.
+void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
+  ClassState& cs = heap.body->classes[size_class];
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
+  Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
+  Block* stash = cs.stash;
+  // Other threads may be counting the list.
+  if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));
+  cs.stash = nullptr;
+  cs.stash_count = 0;
+  DCHECK(cs.mixed);
+  cs.mixed = false;
+  count_returned_unused(publish_list(listed) * kClasses[size_class].bytes);
+  publish_list(stash);
+}
+}  // namespace
+
+void publish_lists_of_ending(ThreadHeap& heap) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    Block* foreign = cs.foreign;
+    count_remote_frees(&heap, cs.foreign_count);
+    cs.foreign = nullptr;
+    cs.foreign_count = 0;
+    publish_list(foreign);  // not by count: at a fork the thread may have been about to write the count
+    if (cs.mixed) publish_mixed_lists(heap, c);
+  }
+  heap.foreign_bytes = 0;
+}
+
+}  // namespace seemalloc::heap

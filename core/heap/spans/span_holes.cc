@@ -1,0 +1,53 @@
+#include "core/heap/spans/span_holes.h"
+
+#include "core/heap/thread/thread_cache.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanState;
+
+std::atomic<uint32_t> hole_epoch{1};
+std::atomic<Span*> detached_span{nullptr};
+
+namespace {
+std::atomic<uint64_t> refilled_bytes{0};
+}  // namespace
+
+BlockRange blocks_starting_in(const Span* span, unsigned page) {
+  uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
+  auto blocks_before = [span](uintptr_t address) {
+    if (address <= span->start) return uint32_t{0};
+    uint64_t blocks = (address - span->start + span->block_bytes - 1) / span->block_bytes;
+    return blocks < span->carved ? static_cast<uint32_t>(blocks) : span->carved;
+  };
+  return {blocks_before(page_start), blocks_before(page_end)};
+}
+
+bool may_have_holes(const Span* span) {
+  size_t free_bytes = size_t{listed_blocks(span)} * span->block_bytes;
+  return free_bytes >= 2 * os::page_bytes() && worth_another_look(span);
+}
+
+void note_look(Span* span) {
+  uint32_t live = span->live_acquire() - span->hole_blocks();
+  span->look.worth_from = listed_blocks(span) + (live < 8 ? 1 : live / 8);
+}
+
+uint32_t refill_hole(Span* span, Block** first) {
+  DCHECK(span->holes != 0 && span->free_list == nullptr);
+  DCHECK(span->state == SpanState::kCurrent && span->owner() == thread_cache.heap);
+  unsigned page = lowest_page(span->holes);
+  BlockRange range = blocks_starting_in(span, page);
+  DCHECK(range.end <= span->carved && range.end - range.first <= span->hole_blocks());
+  CHECK(range.first < range.end);
+  for (uint32_t i = range.first; i + 1 < range.end; i++) span->block_at(i)->next = span->block_at(i + 1);
+  span->block_at(range.end - 1)->next = nullptr;
+  *first = span->block_at(range.first);
+  span->remove_holes(uint32_t{1} << page, range.end - range.first);
+  refilled_bytes.fetch_add(os::page_bytes(), std::memory_order_relaxed);
+  return range.end - range.first;
+}
+
+uint64_t refilled_hole_bytes() { return refilled_bytes.load(std::memory_order_relaxed); }
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,68 @@
+#include "core/heap/thread/sample_growth.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace seemalloc::heap {
+namespace {
+
+constexpr size_t kStep = GrowthWatch::kStep_bytes;
+
+TEST(GrowthWatch, SeesEachStep) {
+  GrowthWatch watch;
+  EXPECT_EQ(watch.times(), 1u);
+  EXPECT_FALSE(watch.look(kStep - 1));
+  EXPECT_TRUE(watch.look(kStep));
+  EXPECT_FALSE(watch.look(kStep));
+  EXPECT_FALSE(watch.look(2 * kStep - 1));
+  EXPECT_TRUE(watch.look(10 * kStep));
+  EXPECT_EQ(watch.times(), 3u);
+}
+
+TEST(GrowthWatch, WhatShrinksAndGrowsAgainIsNoGrowthUntilTimeHasPassed) {
+  GrowthWatch watch;
+  EXPECT_TRUE(watch.look(100 * kStep));
+  EXPECT_FALSE(watch.look(10 * kStep));
+  EXPECT_FALSE(watch.look(100 * kStep));
+  watch.tick(20 * kStep);  // 60
+  EXPECT_FALSE(watch.look(60 * kStep));
+  EXPECT_TRUE(watch.look(62 * kStep));
+  EXPECT_TRUE(watch.look(640 * kStep));
+  EXPECT_FALSE(watch.look(649 * kStep)) << "of a larger heap a 64th";
+  EXPECT_TRUE(watch.look(650 * kStep));
+  for (int i = 0; i < 50; i++) watch.tick(0);
+  EXPECT_TRUE(watch.look(kStep + 1));
+}
+
+TEST(GrowthWatch, ATickOfALargerHeapChangesNothing) {
+  GrowthWatch watch;
+  EXPECT_TRUE(watch.look(4 * kStep));
+  watch.tick(8 * kStep);
+  EXPECT_TRUE(watch.look(8 * kStep)) << "nobody has looked at that size";
+}
+
+// Exactly one of the threads sees each step of the sum.
+TEST(GrowthWatch, CountsAStepOnce) {
+  constexpr size_t kSteps = 1000;
+  GrowthWatch watch;
+  std::atomic<size_t> seen{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++) {
+    threads.emplace_back([&] {
+      for (size_t step = 1; step <= kSteps; step++) {
+        if (watch.look(step * kStep)) seen++;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(seen, kSteps);
+  EXPECT_EQ(watch.times() - 1, seen);
+  EXPECT_FALSE(watch.look(kSteps * kStep));
+  EXPECT_GT(seen, kSteps / 16);
+}
+
+}  // namespace
+}  // namespace seemalloc::heap

@@ -1,7 +1,0 @@
-#include "core/heap/walk_gate.h"
-
-namespace seemalloc::heap {
-
-constinit WalkGate walk_gate;
-
-}  // namespace seemalloc::heap

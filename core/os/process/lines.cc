@@ -1,0 +1,28 @@
+#include "core/os/process/lines.h"
+
+#include "core/os/kernel/syscall.h"
+
+namespace seemalloc::os {
+
+bool Lines::fill() {
+  if (fd_ < 0) return false;
+  char* buffer = buffer_->at;
+  if (start_ == 0 && filled_ == sizeof(Buffer)) {
+    cut_ = true;
+    filled_ = 0;
+  }
+  for (size_t i = start_; i < filled_; i++) buffer[i - start_] = buffer[i];
+  filled_ -= start_;
+  start_ = 0;
+  constexpr long kInterrupted = -4;  // -EINTR
+  long got;
+  do {
+    got = sys(SYS_pread64, fd_, as_long(buffer + filled_), static_cast<long>(sizeof(Buffer) - filled_), offset_);
+  } while (got == kInterrupted);
+  if (got <= 0) return false;
+  filled_ += static_cast<size_t>(got);
+  offset_ += got;
+  return true;
+}
+
+}  // namespace seemalloc::os

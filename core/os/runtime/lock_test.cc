@@ -1,0 +1,91 @@
+// Waiting for a lock is counted, with its duration; taking a free one is not.
+#include "core/os/runtime/lock.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/base/units.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/wait.h"
+
+namespace seemalloc {
+namespace {
+
+template <typename L>
+class LockWaitTest : public testing::Test {
+ protected:
+  static LockWaits waits() {
+    if constexpr (std::is_same_v<L, Lock>) return shared_lock_waits();
+    return owner_lock_waits();
+  }
+};
+using Locks = testing::Types<Lock, OwnerLock>;
+TYPED_TEST_SUITE(LockWaitTest, Locks);
+
+TYPED_TEST(LockWaitTest, FreeLocksCountNothing) {
+  TypeParam lock;
+  LockWaits before = this->waits();
+  for (int i = 0; i < 1000; i++) LockGuard guard(lock);
+  lock.lock();
+  EXPECT_FALSE(lock.try_lock());
+  lock.unlock();
+  LockWaits after = this->waits();
+  EXPECT_EQ(after.short_waits, before.short_waits);
+  EXPECT_EQ(after.waits, before.waits);
+  EXPECT_EQ(after.wait_ns, before.wait_ns);
+}
+
+// One thread holds the lock for a while, another requests it. On a busy machine that one may come too late to wait.
+template <typename L>
+void make_wait(L& lock) {
+  std::atomic<bool> coming{false};
+  lock.lock();
+  std::thread waiter([&] {
+    coming = true;
+    LockGuard guard(lock);
+  });
+  while (!coming) os::pause(100000);
+  os::pause(20 * kMillisecond_ns);
+  lock.unlock();
+  waiter.join();
+}
+
+TYPED_TEST(LockWaitTest, AWaiterIsCountedWithItsTime) {
+  static TypeParam lock;
+  LockWaits before = this->waits(), after = before;
+  uint64_t begin = os::monotonic_ns();
+  for (unsigned i = 0; i < 50 && after.waits == before.waits; i++) {
+    make_wait(lock);
+    after = this->waits();
+    EXPECT_LE(after.waits + after.short_waits - before.waits - before.short_waits, i + 1);
+  }
+  EXPECT_EQ(after.waits - before.waits, 1u);
+  EXPECT_GT(after.wait_ns - before.wait_ns, 0u);
+  EXPECT_LT(after.wait_ns - before.wait_ns, os::monotonic_ns() - begin);
+}
+
+// Each time a thread is kept out counts once, as a short or a long wait.
+TYPED_TEST(LockWaitTest, ContentionCountsNoMoreThanOncePerLock) {
+  constexpr unsigned kThreads = 4, kEach = 20000;
+  static TypeParam lock;
+  static uint64_t protected_count = 0;
+  LockWaits before = this->waits();
+  std::thread threads[kThreads];
+  for (std::thread& thread : threads) {
+    thread = std::thread([] {
+      for (unsigned i = 0; i < kEach; i++) {
+        LockGuard guard(lock);
+        protected_count++;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  LockWaits after = this->waits();
+  EXPECT_EQ(protected_count, uint64_t{kThreads} * kEach);
+  EXPECT_LE(after.short_waits - before.short_waits + after.waits - before.waits, uint64_t{kThreads} * kEach);
+}
+
+}  // namespace
+}  // namespace seemalloc

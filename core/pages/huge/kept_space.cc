@@ -1,0 +1,145 @@
+#include "core/pages/huge/kept_space.h"
+
+#include <bit>
+
+#include "core/base/check.h"
+
+namespace seemalloc::pages {
+
+namespace {
+constexpr unsigned kLooks = 16;  // records checked in the request's own bin, whose ranges may be too small
+}
+
+unsigned KeptSpace::bin_of(size_t bytes) {
+  size_t pages = bytes >> kPageShift;
+  if (pages < 4) return static_cast<unsigned>(pages);
+  unsigned log2 = static_cast<unsigned>(std::bit_width(pages)) - 1;
+  unsigned bin = (log2 - 1) * 4 + static_cast<unsigned>((pages >> (log2 - 2)) & 3);
+  return bin < kBins ? bin : kBins - 1;
+}
+
+void KeptSpace::enter(Record* record) {
+  DCHECK(record->range.bytes != 0 && (record->range.start | record->range.bytes) % kPageBytes == 0);
+  // Both tables have room: put() and take() made sure of it.
+  CHECK(by_start_.insert(record->range.start, record) && by_end_.insert(record->range.end(), record));
+  Record*& first = bins_[bin_of(record->range.bytes)];
+  record->next = first;
+  record->previous = nullptr;
+  if (first != nullptr) first->previous = record;
+  first = record;
+  bytes_ += record->range.bytes;
+}
+
+void KeptSpace::leave(Record* record) {
+  DCHECK(record->next == nullptr || record->next->previous == record);
+  bool both = by_start_.remove(record->range.start) && by_end_.remove(record->range.end());
+  CHECK(both);
+  (record->previous != nullptr ? record->previous->next : bins_[bin_of(record->range.bytes)]) = record->next;
+  if (record->next != nullptr) record->next->previous = record->previous;
+  DCHECK(bytes_ >= record->range.bytes);
+  bytes_ -= record->range.bytes;
+}
+
+bool KeptSpace::put(Range range) {
+  DCHECK(range.bytes != 0);
+  Record** before = by_end_.find(range.start);
+  Record** behind = by_start_.find(range.end());
+  Record* record = before != nullptr ? *before : nullptr;
+  Record* joined = behind != nullptr ? *behind : nullptr;
+  if (record != nullptr) {
+    leave(record);
+    range = Range{record->range.start, record->range.bytes + range.bytes};
+  }
+  if (joined != nullptr) {
+    leave(joined);
+    range.bytes += joined->range.bytes;
+    if (record == nullptr) {
+      record = joined;
+    } else {
+      pool_.give(joined);
+    }
+  }
+  if (record == nullptr) {
+    if (!by_start_.make_room() || !by_end_.make_room()) return false;
+    record = pool_.take();
+    if (record == nullptr) return false;
+  }
+  record->range = range;
+  enter(record);
+  return true;
+}
+
+KeptSpace::Record* KeptSpace::find(size_t bytes) const {
+  unsigned bin = bin_of(bytes), looks = 0;
+  for (Record* record = bins_[bin]; record != nullptr && looks < kLooks; record = record->next, looks++) {
+    if (record->range.bytes >= bytes) return record;
+  }
+  while (++bin < kBins) {
+    if (bins_[bin] != nullptr) return bins_[bin];
+  }
+  return nullptr;
+}
+
+bool KeptSpace::take(size_t bytes, size_t alignment, Range* out) {
+  DCHECK(bytes != 0 && is_power_of_two(alignment));
+  Record* record = find(alignment > kPageBytes ? bytes + alignment - kPageBytes : bytes);
+  if (record == nullptr || record->range.bytes < bytes) return false;
+  Range whole = record->range;
+  uintptr_t start = round_up(whole.start, alignment);
+  DCHECK(start + bytes <= whole.end());
+  Range head{whole.start, start - whole.start}, tail{start + bytes, whole.end() - (start + bytes)};
+  Record* second = nullptr;
+  if (head.bytes != 0 && tail.bytes != 0) {
+    if (!by_start_.make_room() || !by_end_.make_room()) return false;
+    second = pool_.take();
+    if (second == nullptr) return false;
+  }
+  leave(record);
+  if (second != nullptr) {
+    second->range = tail;
+    enter(second);
+  }
+  if (head.bytes != 0 || tail.bytes != 0) {
+    record->range = head.bytes != 0 ? head : tail;
+    enter(record);
+  } else {
+    pool_.give(record);
+  }
+  *out = Range{start, bytes};
+  return true;
+}
+
+bool KeptSpace::take_at(uintptr_t start, size_t bytes) {
+  Record** found = by_start_.find(start);
+  if (found == nullptr || (*found)->range.bytes < bytes) return false;
+  Record* record = *found;
+  leave(record);
+  record->range = Range{start + bytes, record->range.bytes - bytes};
+  if (record->range.bytes != 0) {
+    enter(record);
+  } else {
+    pool_.give(record);
+  }
+  return true;
+}
+
+bool KeptSpace::take_beside(uintptr_t address, Range* out) {
+  Record** found = by_start_.find(address);
+  if (found == nullptr) found = by_end_.find(address);
+  if (found == nullptr) return false;
+  *out = (*found)->range;
+  drop(*found);
+  return true;
+}
+
+bool KeptSpace::take_largest(Range* out) {
+  for (unsigned bin = kBins; bin-- > 0;) {
+    if (bins_[bin] == nullptr) continue;
+    *out = bins_[bin]->range;
+    drop(bins_[bin]);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace seemalloc::pages

@@ -1,8 +1,0 @@
-#include "core/pages/span.h"
-
-namespace seemalloc::pages {
-
-constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
-constinit Span free_span{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
-
-}  // namespace seemalloc::pages
