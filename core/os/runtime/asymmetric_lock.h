@@ -5,25 +5,27 @@
 // one of the two sees the other and backs off: no thread ever waits. inside_ and closed_ are cleared by releases that
 // pair with the acquires. If the kernel refuses membarrier, only the owner can enter.
 // Constant-initialised. Not recursive. fork: a child may reset() the locks of threads that it does not have.
+// Checked by asymmetric_lock_model_test.cc, which runs this code in every interleaving, and asymmetric_lock_test.cc.
 #pragma once
 
 #include <atomic>
 
 #include "core/base/compiler.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/real_machine.h"
 
 namespace seemalloc {
 
-class AsymmetricLock {
+template <typename Machine>
+class BasicAsymmetricLock {
  public:
-  constexpr AsymmetricLock() = default;
-  AsymmetricLock(const AsymmetricLock&) = delete;
-  AsymmetricLock& operator=(const AsymmetricLock&) = delete;
+  constexpr BasicAsymmetricLock() = default;
+  BasicAsymmetricLock(const BasicAsymmetricLock&) = delete;
+  BasicAsymmetricLock& operator=(const BasicAsymmetricLock&) = delete;
 
   // The owner's side. Returns false while another thread is inside: the owner must do without.
   SEEMALLOC_ALWAYS_INLINE bool enter() {
     inside_.store(true, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    Machine::compiler_fence();
     if (SEEMALLOC_LIKELY(!closed_.load(std::memory_order_acquire))) return true;
     leave();
     return false;
@@ -34,7 +36,7 @@ class AsymmetricLock {
   // membarrier.
   bool try_close() {
     if (closed_.exchange(true, std::memory_order_acquire)) return false;
-    if (os::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;
+    if (Machine::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;
     open();
     return false;
   }
@@ -46,9 +48,11 @@ class AsymmetricLock {
     if (closed_.load(std::memory_order_relaxed)) closed_.store(false, std::memory_order_relaxed);
   }
 
- private:
-  std::atomic<bool> inside_{false};
-  std::atomic<bool> closed_{false};
+ protected:
+  typename Machine::template Atomic<bool> inside_{false};
+  typename Machine::template Atomic<bool> closed_{false};
 };
+
+using AsymmetricLock = BasicAsymmetricLock<os::RealMachine>;
 
 }  // namespace seemalloc
