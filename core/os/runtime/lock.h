@@ -2,12 +2,15 @@
 //
 // Not recursive, not fair. State: 0 free, 1 held, 2 held and a thread may be sleeping. The acquiring exchange pairs
 // with the releasing exchange or store in unlock(). fork takes all of them: see below.
+// The locks are templates over their machine; their slow paths are in lock_slow.h. Checked by lock_model_test.cc, which
+// runs this code in every interleaving, and lock_test.cc (threads).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "core/os/kernel/real_machine.h"
 
 namespace seemalloc {
 
@@ -27,17 +30,17 @@ SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
   __asm__ volatile("" ::: "memory");
 }
 
-// Long enough for a critical section on another CPU, short enough to be harmless with priorities or on one CPU.
-inline constexpr int kSpinsBeforeSleep = 64;
+inline constexpr int kSpinsBeforeSleep = os::RealMachine::kSpinsBeforeSleep;
 
 struct WaitCounters;
 
-// LockWord: the common part of both locks: taking the word, waiting for it, and fork.
-class LockWord {
+// BasicLockWord: the common part of both locks: taking the word, waiting for it, and fork.
+template <typename Machine>
+class BasicLockWord {
  public:
-  constexpr LockWord() = default;
-  LockWord(const LockWord&) = delete;
-  LockWord& operator=(const LockWord&) = delete;
+  constexpr BasicLockWord() = default;
+  BasicLockWord(const BasicLockWord&) = delete;
+  BasicLockWord& operator=(const BasicLockWord&) = delete;
 
   bool try_lock() { return fork_holds_every_lock || acquire(); }
   // For assertions: whether the calling thread may hold it. True when the lock is held and this thread holds a lock.
@@ -61,21 +64,25 @@ class LockWord {
   void wait(WaitCounters& waits, uint64_t look_again_ns);
   SEEMALLOC_COLD void wake();
 
-  std::atomic<uint32_t> state_{0};
+  typename Machine::template Atomic<uint32_t> state_{0};
   bool held_by_fork_ = false;
 };
 
-class Lock : public LockWord {
+template <typename Machine>
+class BasicLock : public BasicLockWord<Machine> {
+ protected:
+  using BasicLockWord<Machine>::state_;
+
  public:
   void lock() {
-    if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
+    if (SEEMALLOC_UNLIKELY(!this->try_lock())) lock_slow();
   }
   // Tries every millisecond for about this time. For use at exit, where the holder may be a thread that waits for an
   // event that never occurs.
   bool try_lock_for(uint64_t ns);
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
-    if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) wake();
+    if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) this->wake();
     count_held(-1);
   }
   void unlock_after_fork();
@@ -88,16 +95,20 @@ class Lock : public LockWord {
 
 // OwnerLock: a lock that one thread takes often and others rarely. It is released by a load and a store, where Lock
 // needs an atomic exchange. A thread that goes to sleep between the two is not woken, and checks again after 10 ms.
-class OwnerLock : public LockWord {
+template <typename Machine>
+class BasicOwnerLock : public BasicLockWord<Machine> {
+ protected:
+  using BasicLockWord<Machine>::state_;
+
  public:
   void lock() {
-    if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
+    if (SEEMALLOC_UNLIKELY(!this->try_lock())) lock_slow();
   }
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
     bool somebody_sleeps = state_.load(std::memory_order_relaxed) == 2;
     state_.store(0, std::memory_order_release);
-    if (SEEMALLOC_UNLIKELY(somebody_sleeps)) wake();
+    if (SEEMALLOC_UNLIKELY(somebody_sleeps)) this->wake();
     count_held(-1);
   }
   void unlock_after_fork();
@@ -105,6 +116,10 @@ class OwnerLock : public LockWord {
  private:
   SEEMALLOC_COLD void lock_slow();
 };
+
+using LockWord = BasicLockWord<os::RealMachine>;
+using Lock = BasicLock<os::RealMachine>;
+using OwnerLock = BasicOwnerLock<os::RealMachine>;
 
 // How often a lock was found held since the process started (a forked child restarts at zero). Uncontended locking is
 // not counted.

@@ -1,0 +1,105 @@
+// The slow paths of the locks in lock.h: waiting, waking and fork. Included by lock.cc and by tests that run the locks on
+// another machine than RealMachine.
+#pragma once
+
+#include "core/base/counters.h"
+#include "core/base/units.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/runtime/lock.h"
+
+namespace seemalloc {
+
+struct alignas(kCacheLineBytes) WaitCounters {
+  std::atomic<uint64_t> short_waits, waits, wait_ns;
+
+  void count_short() { short_waits.fetch_add(1, std::memory_order_relaxed); }
+  void count_long(uint64_t since_ns) {
+    waits.fetch_add(1, std::memory_order_relaxed);
+    wait_ns.fetch_add(os::monotonic_ns() - since_ns, std::memory_order_relaxed);
+  }
+  LockWaits read() const {
+    return {short_waits.load(std::memory_order_relaxed), waits.load(std::memory_order_relaxed),
+            wait_ns.load(std::memory_order_relaxed)};
+  }
+  void forget() { set_to_zero(short_waits, waits, wait_ns); }
+};
+
+extern WaitCounters shared_waits, owner_waits;
+
+inline void spin_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  __asm__ volatile("yield");
+#endif
+}
+
+// Tries for a fifth of a second, or only a few times if this thread itself may be the holder.
+template <typename Machine, typename F>
+bool acquire_in_time(bool interrupted, F acquire) {
+  constexpr int kTries = 2000, kTriesInterrupted = 3;
+  constexpr uint64_t kPause_ns = 100000;
+  for (int i = 0; i < (interrupted ? kTriesInterrupted : kTries); i++) {
+    if (acquire()) return true;
+    Machine::pause(kPause_ns);
+  }
+  return false;
+}
+
+template <typename Machine>
+void BasicLockWord<Machine>::lock_for_fork() {
+  held_by_fork_ = acquire_in_time<Machine>(fork_interrupts_a_holder, [this] { return acquire(); });
+}
+
+template <typename Machine>
+void BasicLock<Machine>::unlock_after_fork() {
+  if (!this->held_by_fork_) return;
+  this->held_by_fork_ = false;
+  unlock();
+}
+
+template <typename Machine>
+void BasicOwnerLock<Machine>::unlock_after_fork() {
+  if (!this->held_by_fork_) return;
+  this->held_by_fork_ = false;
+  unlock();
+}
+
+template <typename Machine>
+void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t look_again_ns) {
+  for (int i = 0; i < Machine::kSpinsBeforeSleep; i++) {
+    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return waits.count_short();
+    spin_pause();
+  }
+  uint64_t begin = Machine::monotonic_ns();
+  count_held(+1);
+  constexpr uint64_t kWithoutFutex_ns = 100000;
+  while (state_.exchange(2, std::memory_order_acquire) != 0) {
+    if (!Machine::futex_wait(&state_, 2, look_again_ns)) Machine::pause(kWithoutFutex_ns);
+  }
+  waits.count_long(begin);
+}
+
+template <typename Machine>
+void BasicLockWord<Machine>::wake() { Machine::futex_wake(&state_, 1); }
+
+template <typename Machine>
+void BasicLock<Machine>::lock_slow() {
+  this->wait(shared_waits, 0);
+}
+template <typename Machine>
+void BasicOwnerLock<Machine>::lock_slow() {
+  this->wait(owner_waits, 10 * kMillisecond_ns);
+}
+
+template <typename Machine>
+bool BasicLock<Machine>::try_lock_for(uint64_t ns) {
+  constexpr uint64_t kStep_ns = kMillisecond_ns;
+  for (uint64_t waited = 0; !this->try_lock(); waited += kStep_ns) {
+    if (waited >= ns) return false;
+    Machine::pause(kStep_ns);
+  }
+  return true;
+}
+
+}  // namespace seemalloc
