@@ -12,7 +12,7 @@
 // A walk does not wait for ever: a thread that ended in the middle of its work (lost_threads.h) never decrements the
 // counter. In the child of a clone system call that ran no fork handlers, the parent's workers never do either. (After
 // a thread is lost in the middle of a walk, workers skip all changes from then on.)
-// Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
+// Checked by walk_gate_model_test.cc, which runs this code in every interleaving, and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@
 
 #include "core/base/check.h"
 #include "core/base/units.h"
-#include "core/os/kernel/clock.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/real_machine.h"
 
 namespace seemalloc::heap {
 
-class WalkGate {
+template <typename Machine>
+class BasicWalkGate {
  public:
   // Returns false while any thread walks, this one included: then the caller may change nothing. After true, enter()
   // may be called again before leave().
@@ -51,10 +51,10 @@ class WalkGate {
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;
-    uint64_t begin = os::monotonic_ns();
+    uint64_t begin = Machine::monotonic_ns();
     while (workers_.load(std::memory_order_seq_cst) != 0) {
-      if (os::monotonic_ns() - begin >= most_ns) return false;
-      os::pause(50 * kMicrosecond_ns);
+      if (Machine::monotonic_ns() - begin >= most_ns) return false;
+      Machine::pause(50 * kMicrosecond_ns);
     }
     return true;
   }
@@ -70,16 +70,17 @@ class WalkGate {
     walkers_.store(mine.walks, std::memory_order_relaxed);
   }
 
- private:
+ protected:
   struct Mine {
     unsigned works, walks;
   };
   // A process has only one gate.
   static inline constinit thread_local Mine mine __attribute__((tls_model("initial-exec"))) = {};
 
-  std::atomic<unsigned> workers_{0}, walkers_{0};
+  typename Machine::template Atomic<unsigned> workers_{0}, walkers_{0};
 };
 
+using WalkGate = BasicWalkGate<os::RealMachine>;
 extern constinit WalkGate walk_gate;
 
 }  // namespace seemalloc::heap
