@@ -5,6 +5,7 @@
 #include "core/base/check.h"
 #include "core/heap/spans/owned_spans.h"
 #include "core/heap/spans/publish.h"
+#include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/thread/sample_distance.h"
 #include "core/heap/thread/size_class.h"
@@ -55,9 +56,7 @@ void release_everything(ThreadHeap& heap) {
   heap.cache.store(nullptr, std::memory_order_relaxed);
   set_cached_bytes(heap, 0);
   DCHECK(heap.foreign_bytes == 0 && heap.cached_bytes == 0);
-  heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
-  // A remote free that has not seen the new state has pushed before this (remote.h, rule 4).
-  release_spans_locked(heap);
+  become_zombie(heap, [&] { release_spans_locked(heap); });
 }
 
 // ---- a heap between two threads ----

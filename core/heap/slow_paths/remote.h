@@ -23,8 +23,8 @@
 //    any more. So the publisher may take the owner's slow_lock and release the span on the owner's behalf. It tries
 //    this once enough spans have reached that point to pay for a scan of all pending ones. free() counts down last
 //    (Span::count_down), so a count that matches also proves that the owner's stores have been made.
-// Checked by remote_test.cc (threads, also under the thread sanitizer) and remote_model_test.cc (every interleaving of
-// the protocol's steps on a small model).
+// The lock-free steps are in remote_protocol.h. Checked by remote_model_test.cc, which runs them in every interleaving,
+// and remote_test.cc (threads, also under the thread sanitizer).
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/heap/thread/size_class.h"
@@ -100,11 +101,7 @@ bool central_put(Span* span) {
   DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
-  uint64_t nothing = 0;
-  if (!span->remote.compare_exchange_strong(nothing, kUnowned, std::memory_order_acq_rel, std::memory_order_relaxed)) {
-    return false;
-  }
-  span->disown();
+  if (!leave_owner(span)) return false;
   span->set_live(span->live());
   file_locked(list, span);
   return true;
@@ -122,8 +119,7 @@ Span* central_take(unsigned size_class, const void* owner) {
   DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned && span->size_class == size_class);
   DCHECK(has_free(span));
   span->set_lending(false);
-  span->set_owner(owner);
-  span->remote.store(0, std::memory_order_release);
+  get_owner(span, owner);
   return span;
 }
 
@@ -133,8 +129,7 @@ bool central_claim(Span* span, const void* owner) {
   if (span->remote.load(std::memory_order_relaxed) != kUnowned || span->state == SpanState::kDetached) return false;
   DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   if (span->state == SpanState::kAvailable) list.remove(span);
-  span->set_owner(owner);
-  span->remote.store(0, std::memory_order_release);
+  get_owner(span, owner);
   return true;
 }
 

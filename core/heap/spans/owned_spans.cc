@@ -3,6 +3,7 @@
 #include <arch_words.h>
 
 #include "core/heap/spans/central.h"
+#include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/spans/span_holes.h"
 
@@ -85,31 +86,28 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
 
 void drain_pending_locked(ThreadHeap& heap) {
   DCHECK(heap.slow_lock.is_held());
-  Span* span = heap.pending.exchange(nullptr, std::memory_order_seq_cst);
-  heap.pending_count.store(0, std::memory_order_relaxed);
-  heap.complete_count.store(0, std::memory_order_relaxed);
-  while (span != nullptr) {
-    // Loads all remote words first: each locked instruction would wait for earlier writes to the blocks.
-    constexpr uint32_t kAtOnce = 16;
-    struct {
-      Span* span;
-      uint64_t word;
-    } taken[kAtOnce];
-    uint32_t count = 0;
-    while (span != nullptr && count < kAtOnce) {
-      Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
-      uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
-      DCHECK(word != kUnowned && remote_count(word) != 0 && remote_first(word) != nullptr);
-      DCHECK(span->owner() == &heap);
-      prefetch_for_write(remote_first(word));
-      taken[count++] = {span, word};
-      span = next;
-    }
+  // Takes all chains first: each locked instruction would wait for earlier writes to the blocks.
+  constexpr uint32_t kAtOnce = 16;
+  struct {
+    Span* span;
+    uint64_t word;
+  } taken[kAtOnce];
+  uint32_t count = 0;
+  auto return_taken = [&] {
     for (uint32_t i = 0; i < count; i++) {
       uint32_t blocks = remote_count(taken[i].word);
       return_blocks_locked(heap, taken[i].span, open_parcels(taken[i].span, remote_first(taken[i].word), blocks), blocks);
     }
-  }
+    count = 0;
+  };
+  take_pending_chains(heap, [&](Span* span, uint64_t word) {
+    DCHECK(word != kUnowned && remote_count(word) != 0 && remote_first(word) != nullptr);
+    DCHECK(span->owner() == &heap);
+    prefetch_for_write(remote_first(word));
+    taken[count++] = {span, word};
+    if (count == kAtOnce) return_taken();
+  });
+  return_taken();
 }
 
 namespace {
@@ -142,7 +140,7 @@ void release_spans_locked(ThreadHeap& heap) {
 void hand_on_zombie(ThreadHeap& heap) {
   LockGuard guard(registry_lock());
   // The heap has a new thread, which processes its pending spans.
-  if (heap.state.load(std::memory_order_seq_cst) != HeapState::kZombie) return;
+  if (!is_zombie(heap)) return;
   LockGuard slow(heap.slow_lock);
   release_spans_locked(heap);
 }

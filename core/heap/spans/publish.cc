@@ -6,6 +6,7 @@
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/owned_spans.h"
 #include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/thread/size_class.h"
 #include "core/heap/thread/thread_cache.h"
@@ -22,22 +23,16 @@ namespace {
 constexpr uint32_t kPendingBeforeReclaim = 32;
 constexpr uint32_t kLeastComplete = 8;
 
-void push_pending(ThreadHeap& owner, Span* span) {
+void push_waiting(ThreadHeap& owner, Span* span) {
   DCHECK(remote_count(span->remote.load(std::memory_order_relaxed)) != 0);
   DCHECK(span->owner() == &owner && span->kind == pages::SpanKind::kSmall);
-  Span* top = owner.pending.load(std::memory_order_relaxed);
-  do {
-    span->pending_next = top;
-  } while (!owner.pending.compare_exchange_weak(top, span, std::memory_order_seq_cst, std::memory_order_relaxed));
-  owner.pending_count.fetch_add(1, std::memory_order_relaxed);
+  push_pending(owner, span);
 }
 
 // Rule 6: releases the spans of a sleeping owner that no other thread can reach.
 void reclaim_for_sleeper(ThreadHeap& owner) {
   if (!owner.slow_lock.try_lock()) return;
-  Span* span = owner.pending.exchange(nullptr, std::memory_order_seq_cst);
-  owner.pending_count.store(0, std::memory_order_relaxed);
-  owner.complete_count.store(0, std::memory_order_relaxed);
+  Span* span = take_pending(owner);
   uint32_t stayed = 0;
   while (span != nullptr) {
     Span* next = span->pending_next;
@@ -53,7 +48,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
       span->set_live(span->hole_blocks());
       retire(span);
     } else {
-      push_pending(owner, span);
+      push_waiting(owner, span);
       stayed++;
     }
     span = next;
@@ -94,22 +89,20 @@ bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   Block* first = blocks[0];
   DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) && span->is_block_start(first));
   Block* last = nullptr;  // the block that holds the last batch
-  uint64_t word = span->remote.load(std::memory_order_relaxed);
-  uint64_t longer = 0;
-  for (;;) {
-    if (word == kUnowned) {
-      if (free_unowned(heap, span, blocks, count)) return true;
-      last = nullptr;  // the blocks were linked as a list instead
-      word = span->remote.load(std::memory_order_relaxed);
-      continue;
-    }
-    if (remote_first(word) == first) fatal("double free", first);
+  auto free_without_owner = [&] {
+    last = nullptr;  // links the blocks as a list instead
+    return free_unowned(heap, span, blocks, count);
+  };
+  auto lengthen = [&](uint64_t chain) {
+    if (remote_first(chain) == first) fatal("double free", first);
     if (last == nullptr) last = write_parcels(span, blocks, count);
-    set_next_parcel(span, last, remote_first(word));
-    longer = pack_remote(first, remote_count(word) + count);
-    DCHECK(remote_first(longer) == first && remote_count(longer) == remote_count(word) + count);
-    if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
-  }
+    set_next_parcel(span, last, remote_first(chain));
+    uint64_t longer = pack_remote(first, remote_count(chain) + count);
+    DCHECK(remote_first(longer) == first && remote_count(longer) == remote_count(chain) + count);
+    return longer;
+  };
+  auto [word, longer] = lengthen_chain(span, free_without_owner, lengthen);
+  if (word == kUnowned) return true;
   // Only compared: once published, the span may be released and its record reused.
   bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
@@ -122,8 +115,8 @@ bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   }
   ThreadHeap& owner = *static_cast<ThreadHeap*>(const_cast<void*>(owner_word));
   if (word == 0) {
-    push_pending(owner, span);
-    if (owner.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(owner);
+    push_waiting(owner, span);
+    if (is_zombie(owner)) hand_on_zombie(owner);
   }
   if (all_remote) one_more_complete(owner);
   return false;
