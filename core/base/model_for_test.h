@@ -1,6 +1,6 @@
 // Model: runs the shipped code of a lock-free protocol in every interleaving, on a machine with weak memory.
 //
-// A protocol is a template over its machine (core/os/real_machine.h). The test instantiates it with ModelMachine, whose
+// A protocol is a template over its machine (core/os/kernel/real_machine.h). The test instantiates it with ModelMachine, whose
 // atomic words are variables of a Model, and gives each thread a body. explore() visits every reachable state once.
 //
 // How: a thread's next operation is a function of the results of its earlier operations. So a state holds, per thread,
