@@ -1,4 +1,5 @@
-// A program that leaks in two functions, a little over 1 MiB a second each, beside one that allocates and frees.
+// A program that leaks in two functions, a little over 1 MiB a second each, beside one that
+// allocates and frees.
 #include <chrono>
 #include <cstdio>
 #include <cstring>

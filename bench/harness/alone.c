@@ -1,6 +1,7 @@
-/* alone PRELOAD FOLDER INPUT PROGRAM [ARGUMENT…]: runs the program in the directory, reading INPUT, with that preloaded library (none
-   if empty), then prints its peak resident memory. The kernel's figure for a child begins with the size of its parent: this parent is
-   small, and has no replaced allocator. Exit status: the program's, or 128 plus the signal that ended it. */
+/* alone PRELOAD FOLDER INPUT PROGRAM [ARGUMENT…]: runs the program in the directory, reading INPUT,
+   with that preloaded library (none if empty), then prints its peak resident memory. The kernel's
+   figure for a child begins with the size of its parent: this parent is small, and has no replaced
+   allocator. Exit status: the program's, or 128 plus the signal that ended it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,17 +1,19 @@
 // libpin.so: gives each thread of a benchmark a CPU of its own, from the first pthread_create on.
 //
-// Without pinning the scheduler sometimes keeps two threads of a workload on one CPU for a while, so that a run with
-// two threads takes one of two times at random. Preloaded before the allocator, because some allocators wrap a thread's
-// function into one of their own (rule 3 could not recognise it).
+// Without pinning the scheduler sometimes keeps two threads of a workload on one CPU for a while,
+// so that a run with two threads takes one of two times at random. Preloaded before the allocator,
+// because some allocators wrap a thread's function into one of their own (rule 3 could not
+// recognise it).
 // Threads: any may create threads.
 //
-// 1. The thread that creates the first thread is pinned to the first of the CPUs that the process may use, and is not
-//    counted: most such threads only wait from then on. The first created thread gets the second CPU.
-// 2. Each further thread gets the CPU with the fewest live threads; on a tie, its creator's CPU, since the creator
-//    often ends or waits, or the next CPU in turn if its creator is not counted. Plain round-robin would put successive
-//    threads together.
-// 3. Threads that the allocator starts itself (their function is in the library that defines malloc) are not pinned and
-//    not counted: they may run on any of the process's CPUs.
+// 1. The thread that creates the first thread is pinned to the first of the CPUs that the process
+//    may use, and is not counted: most such threads only wait from then on. The first created
+//    thread gets the second CPU.
+// 2. Each further thread gets the CPU with the fewest live threads; on a tie, its creator's CPU,
+//    since the creator often ends or waits, or the next CPU in turn if its creator is not counted.
+//    Plain round-robin would put successive threads together.
+// 3. Threads that the allocator starts itself (their function is in the library that defines
+//    malloc) are not pinned and not counted: they may run on any of the process's CPUs.
 // 4. Nothing here allocates: the program's own use of malloc is measured.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -115,7 +117,8 @@ static struct start* take_start(void) {
   for (;;) {
     for (int i = 0; i < kStarts; i++) {
       int no = 0;
-      if (atomic_compare_exchange_strong_explicit(&starts[i].taken, &no, 1, memory_order_acquire, memory_order_relaxed)) {
+      if (atomic_compare_exchange_strong_explicit(&starts[i].taken, &no, 1, memory_order_acquire,
+                                                  memory_order_relaxed)) {
         return &starts[i];
       }
     }
@@ -123,7 +126,8 @@ static struct start* take_start(void) {
   }
 }
 
-__attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+__attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                          const pthread_attr_t* attributes,
                                                           void* (*routine)(void*), void* argument) {
   pthread_once(&once, prepare);
   int place = library_of((const void*)routine) == allocator ? kNowhere : take_place();

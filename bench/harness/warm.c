@@ -1,8 +1,8 @@
 // warm MIB: touches this much memory and ends. The runner (bench/run) calls it before each run.
 //
-// A virtual machine's host may reclaim memory that its guest does not use (free page reporting, two seconds after it
-// was freed), and a page fault there then takes several times as long. Without this program, the run after a pause, and
-// the run with the largest heap, would pay for it.
+// A virtual machine's host may reclaim memory that its guest does not use (free page reporting, two
+// seconds after it was freed), and a page fault there then takes several times as long. Without
+// this program, the run after a pause, and the run with the largest heap, would pay for it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,7 +16,8 @@ int main(int count, char** arguments) {
     return 2;
   }
   size_t bytes = mib << 20;
-  char* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char* memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     perror("warm: mmap");
     return 1;

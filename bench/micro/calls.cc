@@ -2,10 +2,11 @@
 //
 //   LD_PRELOAD=… build/release/bench/micro/calls --benchmark_filter=pair
 //
-// Not representative of programs: everything is in the cache and every branch is predicted. Use it to find out which
-// path got slower, not to compare allocators (bench/workloads, bench/programs). Linked with no allocator; LD_PRELOAD
-// selects one. Names: OPERATION/BYTES or OPERATION/BLOCKS/BYTES. A batch's time is that of the whole batch;
-// items_per_second counts its blocks.
+// Not representative of programs: everything is in the cache and every branch is predicted. Use it
+// to find out which path got slower, not to compare allocators (bench/workloads, bench/programs).
+// Linked with no allocator; LD_PRELOAD selects one. Names: OPERATION/BYTES or
+// OPERATION/BLOCKS/BYTES. A batch's time is that of the whole batch; items_per_second counts its
+// blocks.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -36,7 +37,15 @@ void malloc_free_pair(benchmark::State& state) {
     free(block);
   }
 }
-BENCHMARK(malloc_free_pair)->Arg(8)->Arg(16)->Arg(64)->Arg(256)->Arg(1 << 10)->Arg(8 << 10)->Arg(32 << 10)->Arg(128 << 10)
+BENCHMARK(malloc_free_pair)
+    ->Arg(8)
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1 << 10)
+    ->Arg(8 << 10)
+    ->Arg(32 << 10)
+    ->Arg(128 << 10)
     ->Arg(1 << 20);
 
 void malloc_free_pair_threads(benchmark::State& state) { malloc_free_pair(state); }
@@ -70,7 +79,11 @@ void aligned_free_pair(benchmark::State& state) {
     free(block);
   }
 }
-BENCHMARK(aligned_free_pair)->Args({16, 64})->Args({64, 64})->Args({64, 1 << 10})->Args({4 << 10, 4 << 10})
+BENCHMARK(aligned_free_pair)
+    ->Args({16, 64})
+    ->Args({64, 64})
+    ->Args({64, 1 << 10})
+    ->Args({4 << 10, 4 << 10})
     ->Args({2 << 20, 2 << 20});
 
 // Sizes that a branch predictor cannot learn.
@@ -153,7 +166,9 @@ void batch(benchmark::State& state, Order order) {
 void batch_first_to_last(benchmark::State& state) { batch(state, Order::kFirstToLast); }
 void batch_last_to_first(benchmark::State& state) { batch(state, Order::kLastToFirst); }
 void batch_shuffled(benchmark::State& state) { batch(state, Order::kShuffled); }
-void batch_arguments(benchmark::internal::Benchmark* one) { one->ArgsProduct({{100, 1000}, {16, 64, 1 << 10, 16 << 10}}); }
+void batch_arguments(benchmark::internal::Benchmark* one) {
+  one->ArgsProduct({{100, 1000}, {16, 64, 1 << 10, 16 << 10}});
+}
 BENCHMARK(batch_first_to_last)->Apply(batch_arguments);
 BENCHMARK(batch_last_to_first)->Apply(batch_arguments);
 BENCHMARK(batch_shuffled)->Apply(batch_arguments);

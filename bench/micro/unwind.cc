@@ -1,13 +1,14 @@
-// unwind: the cost of capturing a call stack of functions without frame pointers, with seemalloc's, libgcc's and
-// libunwind's unwinder.
+// unwind: the cost of capturing a call stack of functions without frame pointers, with seemalloc's,
+// libgcc's and libunwind's unwinder.
 //
 //   build/release/bench/micro/unwind --benchmark_filter=/20
 //
-// Names: UNWINDER_STACK/FRAMES. `same`: the same stack each time, as in a sampled loop; everything is in the caches and
-// every branch is predicted. `other`: another stack each time, of random functions out of 64 with frames of eight
-// kinds, also warm; its time minus that of `calls` (the calls without a capture) is the cost of a walk in a program
-// with many stacks. FRAMES is the number of frames that a capture finds, including those of the runner and of the C
-// library's start. libunwind is taken from the system if it is installed (libunwind.so.8; no headers needed).
+// Names: UNWINDER_STACK/FRAMES. `same`: the same stack each time, as in a sampled loop; everything
+// is in the caches and every branch is predicted. `other`: another stack each time, of random
+// functions out of 64 with frames of eight kinds, also warm; its time minus that of `calls` (the
+// calls without a capture) is the cost of a walk in a program with many stacks. FRAMES is the
+// number of frames that a capture finds, including those of the runner and of the C library's
+// start. libunwind is taken from the system if it is installed (libunwind.so.8; no headers needed).
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <ucontext.h>
@@ -25,8 +26,8 @@
 
 namespace {
 
-using seemalloc::profile::Stack;
 using seemalloc::profile::kMaxStackDepth;
+using seemalloc::profile::Stack;
 
 #define NOINLINE __attribute__((noipa))
 
@@ -64,7 +65,8 @@ using Backtrace = int (*)(void**, int);
 Backtrace libunwinds_backtrace() {
   static const auto function = []() -> Backtrace {
     void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-    return library == nullptr ? nullptr : reinterpret_cast<Backtrace>(dlsym(library, "unw_backtrace"));
+    return library == nullptr ? nullptr
+                              : reinterpret_cast<Backtrace>(dlsym(library, "unw_backtrace"));
   }();
   return function;
 }
@@ -109,10 +111,12 @@ NOINLINE void function(Descent& descent) {
 }
 
 template <unsigned... kNumbers>
-constexpr std::array<Function, kFunctions> make_functions(std::integer_sequence<unsigned, kNumbers...>) {
+constexpr std::array<Function, kFunctions> make_functions(
+    std::integer_sequence<unsigned, kNumbers...>) {
   return {function<kNumbers>...};
 }
-const std::array<Function, kFunctions> functions = make_functions(std::make_integer_sequence<unsigned, kFunctions>());
+const std::array<Function, kFunctions> functions =
+    make_functions(std::make_integer_sequence<unsigned, kFunctions>());
 
 void descend(int levels, uint32_t random, void (*at_the_end)(void*), void* argument) {
   Descent descent{at_the_end, argument, levels, random};
@@ -165,7 +169,10 @@ void other(benchmark::State& state, int (*unwinder)()) {
 
 void both(const char* who, int (*unwinder)()) {
   std::string name = who;
-  benchmark::RegisterBenchmark((name + "_same").c_str(), same, unwinder)->Arg(20)->Arg(50)->Arg(100);
+  benchmark::RegisterBenchmark((name + "_same").c_str(), same, unwinder)
+      ->Arg(20)
+      ->Arg(50)
+      ->Arg(100);
   benchmark::RegisterBenchmark((name + "_other").c_str(), other, unwinder)->Arg(20)->Arg(50);
 }
 
@@ -189,14 +196,16 @@ void from_registers(benchmark::State& state) {
 }
 BENCHMARK(from_registers)->Arg(20);
 
-// A frame whose rule is in no cache: finding the module, the search in .eh_frame_hdr, the entry and its program.
+// A frame whose rule is in no cache: finding the module, the search in .eh_frame_hdr, the entry and
+// its program.
 void row_from_tables(benchmark::State& state) {
   size_t i = 0;
   for (auto _ : state) {
     auto pc = reinterpret_cast<uintptr_t>(functions[i++ % kFunctions]) + 12;
     seemalloc::profile::Module module;
     seemalloc::profile::Row row;
-    bool found = seemalloc::profile::find_module(pc, &module) && seemalloc::profile::find_row(module, pc, true, &row);
+    bool found = seemalloc::profile::find_module(pc, &module) &&
+                 seemalloc::profile::find_row(module, pc, true, &row);
     benchmark::DoNotOptimize(found);
   }
 }

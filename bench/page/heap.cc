@@ -1,5 +1,6 @@
-// heap [STACKS] [MIB]: holds MIB MiB, allocated by STACKS different stacks, and then allocates and frees without end.
-// Each second it prints how many blocks it has allocated in that second, so that the cost of live profiling is visible.
+// heap [STACKS] [MIB]: holds MIB MiB, allocated by STACKS different stacks, and then allocates and
+// frees without end. Each second it prints how many blocks it has allocated in that second, so that
+// the cost of live profiling is visible.
 //
 // Stands for: a large program that is profiled live.
 #include <chrono>

@@ -1,8 +1,9 @@
-// bulk_shuffled [BLOCKS] [ROUNDS]: allocates BLOCKS blocks of 16–256 bytes, frees all of them in random order, and
-// repeats.
+// bulk_shuffled [BLOCKS] [ROUNDS]: allocates BLOCKS blocks of 16–256 bytes, frees all of them in
+// random order, and repeats.
 //
-// Stands for: a long-lived heap whose free lists have lost all order. Allocators that keep lists in the order of the
-// frees then return scattered blocks, and each further allocation misses the cache.
+// Stands for: a long-lived heap whose free lists have lost all order. Allocators that keep lists in
+// the order of the frees then return scattered blocks, and each further allocation misses the
+// cache.
 #include <vector>
 
 #include "workload.h"

@@ -1,10 +1,10 @@
-// calloc_fresh_reused [REUSED] [LARGE] [BLOCKS]: calloc of BLOCKS blocks. REUSED 0: the heap only grows, so nearly all
-// memory is fresh from the OS and zero already. REUSED 1: 1,000 blocks are live, a random one is freed before each
-// calloc, so all memory must be zeroed. LARGE 0: 16–1,015 bytes; LARGE 1: 32–1,024 KiB, of which the program writes two
-// bytes.
+// calloc_fresh_reused [REUSED] [LARGE] [BLOCKS]: calloc of BLOCKS blocks. REUSED 0: the heap only
+// grows, so nearly all memory is fresh from the OS and zero already. REUSED 1: 1,000 blocks are
+// live, a random one is freed before each calloc, so all memory must be zeroed. LARGE 0: 16–1,015
+// bytes; LARGE 1: 32–1,024 KiB, of which the program writes two bytes.
 //
-// Stands for: hash tables, interpreters' objects, zeroed buffers. Zeroing memory that is known to be zero costs time
-// and, with large blocks, makes pages resident that the program never writes.
+// Stands for: hash tables, interpreters' objects, zeroed buffers. Zeroing memory that is known to
+// be zero costs time and, with large blocks, makes pages resident that the program never writes.
 #include <vector>
 
 #include "workload.h"

@@ -1,9 +1,9 @@
-// characters [CHARACTERS] [MEGABYTES]: writes CHARACTERS characters to /dev/null by putc, with MEGABYTES on the heap.
-// One thread.
+// characters [CHARACTERS] [MEGABYTES]: writes CHARACTERS characters to /dev/null by putc, with
+// MEGABYTES on the heap. One thread.
 //
-// Stands for: filters and tools that read and write characters. stdio locks nothing as long as the C library knows of
-// one thread, so an allocator that starts a thread of its own by pthread_create makes each character several times as
-// slow.
+// Stands for: filters and tools that read and write characters. stdio locks nothing as long as the
+// C library knows of one thread, so an allocator that starts a thread of its own by pthread_create
+// makes each character several times as slow.
 #include <vector>
 
 #include "workload.h"

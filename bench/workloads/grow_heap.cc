@@ -1,9 +1,9 @@
-// grow_heap [MB] [THREADS]: allocates objects of 64–1,024 bytes until there are MB of them in all threads together;
-// then the program ends without freeing any.
+// grow_heap [MB] [THREADS]: allocates objects of 64–1,024 bytes until there are MB of them in all
+// threads together; then the program ends without freeing any.
 //
-// Stands for: the load phase of a server, compilers, short-lived tools. Every page is new, so page faults and the
-// system calls that get memory are most of the time: measures how much memory is requested at a time, and how much of
-// it is never used.
+// Stands for: the load phase of a server, compilers, short-lived tools. Every page is new, so page
+// faults and the system calls that get memory are most of the time: measures how much memory is
+// requested at a time, and how much of it is never used.
 #include <thread>
 #include <vector>
 

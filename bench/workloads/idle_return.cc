@@ -1,11 +1,12 @@
-// idle_return [SECONDS] [OBJECTS] [KEPT_OF] [LEAST] [MOST]: allocates OBJECTS of LEAST to MOST bytes (16 to 1,015),
-// writes all bytes of each, frees all but each KEPT_OFth, and is idle for SECONDS: no malloc, no free. Then ten mallocs
-// and frees, as an idle program makes occasionally.
+// idle_return [SECONDS] [OBJECTS] [KEPT_OF] [LEAST] [MOST]: allocates OBJECTS of LEAST to MOST
+// bytes (16 to 1,015), writes all bytes of each, frees all but each KEPT_OFth, and is idle for
+// SECONDS: no malloc, no free. Then ten mallocs and frees, as an idle program makes occasionally.
 //
-// Stands for: a server after its load peak. Memory that it does not need must be returned automatically, although live
-// blocks are between the freed ones. Prints, in KiB: rss_full_kib with all blocks live, rss_freed_kib, rss_after_kib
-// after the idle time, rss_stirred_kib after the ten calls; dead_kib and live_kib (requested sizes), returned_percent
-// (of the dead bytes, during the idle time).
+// Stands for: a server after its load peak. Memory that it does not need must be returned
+// automatically, although live blocks are between the freed ones. Prints, in KiB: rss_full_kib with
+// all blocks live, rss_freed_kib, rss_after_kib after the idle time, rss_stirred_kib after the ten
+// calls; dead_kib and live_kib (requested sizes), returned_percent (of the dead bytes, during the
+// idle time).
 #include <vector>
 
 #include "timeline.h"
@@ -14,7 +15,8 @@ int main(int count, char** arguments) {
   const double seconds = static_cast<double>(workload::argument(count, arguments, 1, 5));
   const long objects = workload::argument(count, arguments, 2, 600'000);
   const long kept_of = workload::argument(count, arguments, 3, 200);
-  const size_t least = workload::argument(count, arguments, 4, 16), most = workload::argument(count, arguments, 5, 1015);
+  const size_t least = workload::argument(count, arguments, 4, 16),
+               most = workload::argument(count, arguments, 5, 1015);
   workload::Random random(1);
   std::vector<char*> all(objects);
   size_t live = 0, dead = 0;

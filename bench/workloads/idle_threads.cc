@@ -1,13 +1,14 @@
-// idle_threads [LARGER] [KEEP] [THREADS] [WAIT_MS]: THREADS threads each allocate one block of each of 64 sizes up to 1
-// KiB (LARGER 1: and of nine from 2 to 32 KiB), free them (KEEP 1: keep them) and do nothing more; after WAIT_MS all
-// end.
+// idle_threads [LARGER] [KEEP] [THREADS] [WAIT_MS]: THREADS threads each allocate one block of each
+// of 64 sizes up to 1 KiB (LARGER 1: and of nine from 2 to 32 KiB), free them (KEEP 1: keep them)
+// and do nothing more; after WAIT_MS all end.
 //
-// Stands for: servers with hundreds of threads of which few are busy; memory that allocators cache for each thread is
-// then wasted. Time is not compared here. Printed:
-//   rss_kib_per_thread      the memory of each idle thread, compared with the same number of threads that have allocated nothing
-//   rss_after_exit_percent  resident size once all have ended (and WAIT_MS later), in percent of that before they began
-// Stacks do not count: the program maps them, with all of their pages, and unmaps them when the threads have ended, in
-// the phase without allocations just as in the one with them.
+// Stands for: servers with hundreds of threads of which few are busy; memory that allocators cache
+// for each thread is then wasted. Time is not compared here. Printed:
+//   rss_kib_per_thread      the memory of each idle thread, compared with the same number of
+//   threads that have allocated nothing rss_after_exit_percent  resident size once all have ended
+//   (and WAIT_MS later), in percent of that before they began
+// Stacks do not count: the program maps them, with all of their pages, and unmaps them when the
+// threads have ended, in the phase without allocations just as in the one with them.
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -20,7 +21,8 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr int kSmall = 64;
-constexpr size_t kLarger[] = {2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10, 32 << 10};
+constexpr size_t kLarger[] = {2 << 10,  3 << 10,  4 << 10,  6 << 10, 8 << 10,
+                              12 << 10, 16 << 10, 24 << 10, 32 << 10};
 
 struct Phase {
   int sizes;  // 0: allocate nothing
@@ -70,7 +72,8 @@ double resident_when_idle(long threads, int sizes, bool keep, long wait_ms) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const int sizes = workload::argument(count, arguments, 1, 0) ? kSmall + std::size(kLarger) : kSmall;
+  const int sizes =
+      workload::argument(count, arguments, 1, 0) ? kSmall + std::size(kLarger) : kSmall;
   const bool keep = workload::argument(count, arguments, 2, 0) != 0;
   const long threads = workload::argument(count, arguments, 3, 1000);
   const long wait_ms = workload::argument(count, arguments, 4, 2000);

@@ -1,9 +1,9 @@
-// known_truth [MB] [PROFILE]: eight functions hold known shares of MB, 5 % to 30 %, in blocks of one size each. When
-// all blocks are allocated, a heap profile is written to PROFILE; prints lines "truth FUNCTION BYTES BLOCK_BYTES" with
-// allocated sizes.
+// known_truth [MB] [PROFILE]: eight functions hold known shares of MB, 5 % to 30 %, in blocks of
+// one size each. When all blocks are allocated, a heap profile is written to PROFILE; prints lines
+// "truth FUNCTION BYTES BLOCK_BYTES" with allocated sizes.
 //
-// Stands for: the accuracy of a profile. The bytes that a function holds are known exactly here, so that the runner can
-// compare the profile's estimate with them.
+// Stands for: the accuracy of a profile. The bytes that a function holds are known exactly here, so
+// that the runner can compare the profile's estimate with them.
 #include <malloc.h>
 #include <seemalloc/seemalloc.h>
 
@@ -24,16 +24,16 @@ struct Truth {
 }  // namespace
 
 // A named function for each; none may be merged into another, or make its call a tail call.
-#define HOLDER(NAME, PERCENT, BLOCK)                                                  \
-  extern "C" __attribute__((noinline, noipa)) Truth NAME(long megabytes) {            \
+#define HOLDER(NAME, PERCENT, BLOCK)                                                         \
+  extern "C" __attribute__((noinline, noipa)) Truth NAME(long megabytes) {                   \
     const size_t wanted = static_cast<size_t>(megabytes) * 1'000'000 * PERCENT / kHundredth; \
-    Truth truth{#NAME, 0, 0};                                                         \
-    while (truth.bytes < wanted) {                                                    \
-      char* block = workload::fresh(BLOCK);                                           \
-      truth.block_bytes = malloc_usable_size(block);                                  \
-      truth.bytes += truth.block_bytes;                                               \
-    }                                                                                 \
-    return truth;                                                                     \
+    Truth truth{#NAME, 0, 0};                                                                \
+    while (truth.bytes < wanted) {                                                           \
+      char* block = workload::fresh(BLOCK);                                                  \
+      truth.block_bytes = malloc_usable_size(block);                                         \
+      truth.bytes += truth.block_bytes;                                                      \
+    }                                                                                        \
+    return truth;                                                                            \
   }
 
 HOLDER(hold_30_percent, 30, 96)
@@ -47,8 +47,9 @@ HOLDER(hold_another_5_percent, 5, 3000000)
 
 int main(int count, char** arguments) {
   const long megabytes = workload::argument(count, arguments, 1, 1074);
-  Truth (*const holders[])(long) = {hold_30_percent, hold_20_percent, hold_15_percent, hold_10_percent,
-                                    hold_8_percent,  hold_7_percent,  hold_5_percent,  hold_another_5_percent};
+  Truth (*const holders[])(long) = {hold_30_percent, hold_20_percent,       hold_15_percent,
+                                    hold_10_percent, hold_8_percent,        hold_7_percent,
+                                    hold_5_percent,  hold_another_5_percent};
   double live = 0;
   for (auto hold : holders) {
     const Truth truth = hold(megabytes);

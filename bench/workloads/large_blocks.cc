@@ -1,9 +1,10 @@
-// large_blocks [PERCENT] [OPERATIONS] [LIVE]: LIVE blocks of 256 KiB–16 MiB (each doubling equally likely); a random
-// one is replaced, OPERATIONS times. The first PERCENT of each block is written, one byte in each 4 KiB.
+// large_blocks [PERCENT] [OPERATIONS] [LIVE]: LIVE blocks of 256 KiB–16 MiB (each doubling equally
+// likely); a random one is replaced, OPERATIONS times. The first PERCENT of each block is written,
+// one byte in each 4 KiB.
 //
-// Stands for: images, tensors, columns, I/O buffers. Memory that is returned to the OS at each free must be faulted in
-// again page by page; memory that is cached must not accumulate, and pages that the program never writes must not
-// become resident.
+// Stands for: images, tensors, columns, I/O buffers. Memory that is returned to the OS at each free
+// must be faulted in again page by page; memory that is cached must not accumulate, and pages that
+// the program never writes must not become resident.
 #include <vector>
 
 #include "workload.h"

@@ -1,8 +1,10 @@
-// One thread's heap of a constant size: blocks of mixed sizes and lifetimes, with a constant number of live bytes.
+// One thread's heap of a constant size: blocks of mixed sizes and lifetimes, with a constant number
+// of live bytes.
 //
-// Each new block evicts old ones: with equal probability one of the youngest sixteenth, or any. So most blocks are
-// freed young and a few grow old, as in most programs. Sizes: each octave has the same number of bytes (small blocks
-// are by far the most numerous), so that every block size matters.
+// Each new block evicts old ones: with equal probability one of the youngest sixteenth, or any. So
+// most blocks are freed young and a few grow old, as in most programs. Sizes: each octave has the
+// same number of bytes (small blocks are by far the most numerous), so that every block size
+// matters.
 #pragma once
 
 #include <vector>
@@ -26,12 +28,15 @@ inline char* fresh_pages(size_t bytes) {
 
 class LiveHeap {
  public:
-  // `expected`: capacity for this many blocks, so that this vector is not reallocated in the heap that it measures.
-  LiveHeap(uint64_t seed, size_t limit_bytes, size_t expected) : random_(seed), limit_bytes_(limit_bytes) {
+  // `expected`: capacity for this many blocks, so that this vector is not reallocated in the heap
+  // that it measures.
+  LiveHeap(uint64_t seed, size_t limit_bytes, size_t expected)
+      : random_(seed), limit_bytes_(limit_bytes) {
     blocks_.reserve(expected);
   }
 
-  // A new block between the two sizes, 16 bytes at least; the blocks evicted for it are passed to `bury`.
+  // A new block between the two sizes, 16 bytes at least; the blocks evicted for it are passed to
+  // `bury`.
   template <class Bury>
   void replace(double smallest, double largest, Bury bury) {
     const size_t bytes = mixed_size(random_, smallest, largest);

@@ -1,12 +1,13 @@
-// many_stacks [STACKS] [DUMPS] [PROFILE]: allocates one block from each of STACKS different stacks; then writes a heap
-// profile DUMPS times, while a second thread continues to allocate and free, and records the longest time between two
-// of its steps. With every allocation recorded (sample:1) each stack is in the profile. It is written to PROFILE and
-// kept, if that is given.
+// many_stacks [STACKS] [DUMPS] [PROFILE]: allocates one block from each of STACKS different stacks;
+// then writes a heap profile DUMPS times, while a second thread continues to allocate and free, and
+// records the longest time between two of its steps. With every allocation recorded (sample:1) each
+// stack is in the profile. It is written to PROFILE and kept, if that is given.
 //
-// Stands for: a large program with a profile of many stacks: how long writing one takes, and whether other threads are
-// blocked meanwhile. Each figure is the maximum over all DUMPS. The second thread's longest pause without a dump, over
-// the same time, is caused by the machine. …_held_us is the longest of the pauses after subtracting, by the kernel's
-// accounting, the time taken by other processes: the time that the thread was ready and waited for a processor, and the
+// Stands for: a large program with a profile of many stacks: how long writing one takes, and
+// whether other threads are blocked meanwhile. Each figure is the maximum over all DUMPS. The
+// second thread's longest pause without a dump, over the same time, is caused by the machine.
+// …_held_us is the longest of the pauses after subtracting, by the kernel's accounting, the time
+// taken by other processes: the time that the thread was ready and waited for a processor, and the
 // time that its processor was taken from the whole (virtual) machine.
 #include <seemalloc/seemalloc.h>
 #include <sys/resource.h>
@@ -49,27 +50,31 @@ void right(unsigned number, unsigned depth) {
 class Account {
  public:
   struct Figures {
-    double ran_s, waited_s;  // running on a processor; ready, without one (0 where the kernel does not report it)
+    // Running on a processor; ready, without one (0 where the kernel does not report it).
+    double ran_s, waited_s;
     long sleeps;
   };
   Figures read() const {
     char text[96];
     const ssize_t length = pread(file_, text, sizeof text - 1, 0);
     text[length > 0 ? length : 0] = 0;
-    const char* second = strchr(text, ' ');  // time run, as of the last tick; time waited; turns; in ns
+    // Time run, as of the last tick; time waited; turns; in ns.
+    const char* second = strchr(text, ' ');
     timespec ran{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
-    return {static_cast<double>(ran.tv_sec) + static_cast<double>(ran.tv_nsec) * 1e-9, second ? strtod(second, nullptr) * 1e-9 : 0, usage.ru_nvcsw};
+    return {static_cast<double>(ran.tv_sec) + static_cast<double>(ran.tv_nsec) * 1e-9,
+            second ? strtod(second, nullptr) * 1e-9 : 0, usage.ru_nvcsw};
   }
 
  private:
-  const int file_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);  // kept until the process ends
+  // Kept until the process ends.
+  const int file_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 };
 
-// The part of a pause that is not explained by waiting for a processor. If the thread has slept (for a lock, say), all
-// but its wait for a processor afterwards; else only its running time.
+// The part of a pause that is not explained by waiting for a processor. If the thread has slept
+// (for a lock, say), all but its wait for a processor afterwards; else only its running time.
 double held_s(double pause_s, const Account::Figures& before, const Account::Figures& after) {
   if (after.sleeps != before.sleeps) return pause_s - (after.waited_s - before.waited_s);
   return std::min(pause_s, after.ran_s - before.ran_s);
@@ -90,8 +95,8 @@ void work() {
   std::vector<char*> own(64);
   workload::Random random(7);
   workload::Clock clock;
-  // The accounting is read after each step long enough to have been a pause, and often enough that other steps add a
-  // negligible amount.
+  // The accounting is read after each step long enough to have been a pause, and often enough that
+  // other steps add a negligible amount.
   constexpr double kMayBePause_s = 10e-6;
   constexpr unsigned kSteps = 256;
   const Account account;

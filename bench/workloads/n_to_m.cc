@@ -1,11 +1,13 @@
-// n_to_m [PRODUCERS] [CONSUMERS] [BLOCKS]: PRODUCERS threads allocate blocks of 16–515 bytes, CONSUMERS threads free
-// them; any consumer may get a block.
+// n_to_m [PRODUCERS] [CONSUMERS] [BLOCKS]: PRODUCERS threads allocate blocks of 16–515 bytes,
+// CONSUMERS threads free them; any consumer may get a block.
 //
-// Stands for: a pool of readers and a pool of workers around one queue. Every freeing thread holds blocks of every
-// allocating one, so batching the frees by owner is harder than for a pair; and there are more threads than cores.
+// Stands for: a pool of readers and a pool of workers around one queue. Every freeing thread holds
+// blocks of every allocating one, so batching the frees by owner is harder than for a pair; and
+// there are more threads than cores.
 //
-// Waiting: blocks are passed in crates of 256 under one lock, 64 crates in total; a thread that finds no crate sleeps
-// on a condition variable. Sleeping is right here, as there is always another thread with work to do.
+// Waiting: blocks are passed in crates of 256 under one lock, 64 crates in total; a thread that
+// finds no crate sleeps on a condition variable. Sleeping is right here, as there is always another
+// thread with work to do.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -89,7 +91,8 @@ int main(int count, char** arguments) {
   workload::Clock clock;
   std::vector<std::thread> producing, consuming;
   for (long i = 0; i < consumers; ++i) consuming.emplace_back(consume);
-  for (long i = 0; i < producers; ++i) producing.emplace_back(produce, i + 1, blocks / producers / kCrateBlocks);
+  for (long i = 0; i < producers; ++i)
+    producing.emplace_back(produce, i + 1, blocks / producers / kCrateBlocks);
   for (auto& thread : producing) thread.join();
   full.close();
   for (auto& thread : consuming) thread.join();

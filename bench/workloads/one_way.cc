@@ -1,9 +1,10 @@
-// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees; CRATES crates of 1,024
-// blocks are in transit, or SLACK fewer. Blocks of 16 bytes to 64 KiB, the same number of bytes in each octave.
+// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees;
+// CRATES crates of 1,024 blocks are in transit, or SLACK fewer. Blocks of 16 bytes to 64 KiB, the
+// same number of bytes in each octave.
 //
-// Stands for: reader and writer of a pipeline. No block is freed by the thread that allocated it, so the freeing thread
-// gathers memory that it never allocates from, and the allocating thread gets its own memory back only if the allocator
-// returns it (in one report 437 MiB grew to 1.8 GiB).
+// Stands for: reader and writer of a pipeline. No block is freed by the thread that allocated it,
+// so the freeing thread gathers memory that it never allocates from, and the allocating thread gets
+// its own memory back only if the allocator returns it (in one report 437 MiB grew to 1.8 GiB).
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,9 +1,11 @@
-// phase_change [ENDED] [THREADS] [MB]: phase 1: THREADS threads together allocate MB of blocks of 16–2,048 bytes, and
-// free all of them. Phase 2: the same number of other threads allocate the same again. Between the phases the first
-// threads end if ENDED is 1; otherwise they stay alive and idle.
+// phase_change [ENDED] [THREADS] [MB]: phase 1: THREADS threads together allocate MB of blocks of
+// 16–2,048 bytes, and free all of them. Phase 2: the same number of other threads allocate the same
+// again. Between the phases the first threads end if ENDED is 1; otherwise they stay alive and
+// idle.
 //
-// Stands for: a program that loads with one pool of threads and works with another; in the published report ptmalloc2
-// took another 300 MB for phase 2. growth_percent is the growth of the peak from phase 1 to phase 2: 0 is right.
+// Stands for: a program that loads with one pool of threads and works with another; in the
+// published report ptmalloc2 took another 300 MB for phase 2. growth_percent is the growth of the
+// peak from phase 1 to phase 2: 0 is right.
 #include <latch>
 #include <thread>
 #include <vector>

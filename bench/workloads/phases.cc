@@ -1,10 +1,11 @@
-// phases SEED [PROFILE]: a random program of phases. Eight functions fill the heap with blocks that stay, in one or
-// many threads, long or short-lived; others allocate and free as fast as they can; blocks are freed or replaced; the
-// sampling interval changes. At its end at least 512 MiB are live. A heap profile is written to PROFILE; prints lines
-// "truth FUNCTION BYTES BLOCKS" with allocated sizes and, on stderr, with SEEMALLOC_PHASES=show, the phases.
+// phases SEED [PROFILE]: a random program of phases. Eight functions fill the heap with blocks that
+// stay, in one or many threads, long or short-lived; others allocate and free as fast as they can;
+// blocks are freed or replaced; the sampling interval changes. At its end at least 512 MiB are
+// live. A heap profile is written to PROFILE; prints lines "truth FUNCTION BYTES BLOCKS" with
+// allocated sizes and, on stderr, with SEEMALLOC_PHASES=show, the phases.
 //
-// Stands for: servers that load their data at start, batch jobs, request loops. The question is whether live blocks are
-// sampled correctly, whatever happened before they were allocated.
+// Stands for: servers that load their data at start, batch jobs, request loops. The question is
+// whether live blocks are sampled correctly, whatever happened before they were allocated.
 #include <malloc.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>
@@ -26,7 +27,8 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 constexpr int kFunctions = 8;
 
-// The first bytes of each block that stays. The rest of the block is not written: allocating is as fast as possible.
+// The first bytes of each block that stays. The rest of the block is not written: allocating is as
+// fast as possible.
 struct Block {
   Block* next;
   int function;
@@ -47,18 +49,19 @@ struct Sizes {
   size_t one(workload::Random& random) const {
     if (least == most) return least;
     const double x = static_cast<double>(random.below(1 << 20)) / (1 << 20);
-    return static_cast<size_t>(static_cast<double>(least) * std::pow(static_cast<double>(most) / static_cast<double>(least), x));
+    return static_cast<size_t>(static_cast<double>(least) *
+                               std::pow(static_cast<double>(most) / static_cast<double>(least), x));
   }
 };
 
 }  // namespace
 
 // None may be merged into another, or make its call a tail call.
-#define HOLD(N)                                                             \
+#define HOLD(N)                                                               \
   extern "C" __attribute__((noinline, noipa)) Block* hold_##N(size_t bytes) { \
-    Block* block = static_cast<Block*>(malloc(bytes));                      \
-    block->function = N;                                                    \
-    return block;                                                           \
+    Block* block = static_cast<Block*>(malloc(bytes));                        \
+    block->function = N;                                                      \
+    return block;                                                             \
   }
 HOLD(0)
 HOLD(1)
@@ -77,7 +80,8 @@ extern "C" __attribute__((noinline, noipa)) void* churn_block(size_t bytes) {
 
 namespace {
 
-Block* (*const holds[kFunctions])(size_t) = {hold_0, hold_1, hold_2, hold_3, hold_4, hold_5, hold_6, hold_7};
+Block* (*const holds[kFunctions])(size_t) = {hold_0, hold_1, hold_2, hold_3,
+                                             hold_4, hold_5, hold_6, hold_7};
 
 void keep(const Held& more, int function) {
   if (more.first == nullptr) return;
@@ -209,17 +213,24 @@ void phase(workload::Random& random) {
       std::vector<Work> all;
       for (size_t i = 0; i < threads; i++) {
         all.push_back({Work::kFill, function, bytes / threads, 0, small, random.next()});
-        if (beside) all.push_back({Work::kPairs, 0, 200'000 / threads, 0, random_sizes(random, 64, kMiB), random.next()});
+        if (beside)
+          all.push_back({Work::kPairs, 0, 200'000 / threads, 0, random_sizes(random, 64, kMiB),
+                         random.next()});
       }
-      if (show) fprintf(stderr, "fill %d: %zu MiB, %zu to %zu, threads %zu%s\n", function, bytes / kMiB, small.least, small.most, threads, beside ? ", beside churn" : "");
+      if (show)
+        fprintf(stderr, "fill %d: %zu MiB, %zu to %zu, threads %zu%s\n", function, bytes / kMiB,
+                small.least, small.most, threads, beside ? ", beside churn" : "");
       run_in_threads(all, all.size());
       return;
     }
     case 3: {  // short-lived threads fill
       const size_t bytes = random.between(20, 100) * kMiB, count = random.between(20, 400);
       std::vector<Work> all;
-      for (size_t i = 0; i < count; i++) all.push_back({Work::kFill, function, bytes / count, 0, small, random.next()});
-      if (show) fprintf(stderr, "fill %d: %zu MiB, %zu to %zu, %zu short threads\n", function, bytes / kMiB, small.least, small.most, count);
+      for (size_t i = 0; i < count; i++)
+        all.push_back({Work::kFill, function, bytes / count, 0, small, random.next()});
+      if (show)
+        fprintf(stderr, "fill %d: %zu MiB, %zu to %zu, %zu short threads\n", function, bytes / kMiB,
+                small.least, small.most, count);
       run_in_threads(all, 4);
       return;
     }
@@ -228,11 +239,15 @@ void phase(workload::Random& random) {
       std::vector<Work> all;
       const bool ring = random.below(2) == 0;
       const Sizes sizes = random_sizes(random, 64, kMiB);
-      const size_t blocks = std::max<size_t>(2, random.between(1, 32) * kMiB / sizes.most), count = random.between(10'000, 2'000'000);
+      const size_t blocks = std::max<size_t>(2, random.between(1, 32) * kMiB / sizes.most),
+                   count = random.between(10'000, 2'000'000);
       for (size_t i = 0; i < threads; i++) {
-        all.push_back({ring ? Work::kRing : Work::kPairs, 0, count / threads, std::max<size_t>(2, blocks / threads), sizes, random.next()});
+        all.push_back({ring ? Work::kRing : Work::kPairs, 0, count / threads,
+                       std::max<size_t>(2, blocks / threads), sizes, random.next()});
       }
-      if (show) fprintf(stderr, "churn: %zu of %zu to %zu, threads %zu%s\n", count, sizes.least, sizes.most, threads, ring ? ", ring" : "");
+      if (show)
+        fprintf(stderr, "churn: %zu of %zu to %zu, threads %zu%s\n", count, sizes.least, sizes.most,
+                threads, ring ? ", ring" : "");
       run_in_threads(all, all.size());
       return;
     }
@@ -242,7 +257,9 @@ void phase(workload::Random& random) {
       size_t blocks = 0;
       const size_t bytes = bytes_of(function, &blocks);
       const size_t each = blocks == 0 ? 64 : std::max<size_t>(64, bytes / blocks);
-      if (show) fprintf(stderr, "%s %ld %% of %d, %zu MiB\n", replace ? "replace" : "free", percent, function, bytes / kMiB);
+      if (show)
+        fprintf(stderr, "%s %ld %% of %d, %zu MiB\n", replace ? "replace" : "free", percent,
+                function, bytes / kMiB);
       let_go(function, percent, replace, {each, each}, random);
       return;
     }
@@ -258,7 +275,8 @@ void phase(workload::Random& random) {
 
 int main(int count, char** arguments) {
   workload::Random random(static_cast<uint64_t>(workload::argument(count, arguments, 1, 1)));
-  for (long left = static_cast<long>(random.between(4, 12)); left > 0 || live_bytes() < 512 * kMiB; left--) {
+  for (long left = static_cast<long>(random.between(4, 12)); left > 0 || live_bytes() < 512 * kMiB;
+       left--) {
     if (live_bytes() < 1500 * kMiB) {
       phase(random);
     } else {

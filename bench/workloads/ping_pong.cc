@@ -1,7 +1,9 @@
-// ping_pong [BYTES] [OPERATIONS]: malloc and free of one block, over and over; its first and last byte are written.
+// ping_pong [BYTES] [OPERATIONS]: malloc and free of one block, over and over; its first and last
+// byte are written.
 //
-// Stands for: temporary objects in a loop, and with large BYTES for buffers allocated for each message. The hottest
-// block is the best one to reuse; the shortest path wins, and returning memory to the OS immediately loses.
+// Stands for: temporary objects in a loop, and with large BYTES for buffers allocated for each
+// message. The hottest block is the best one to reuse; the shortest path wins, and returning memory
+// to the OS immediately loses.
 #include "workload.h"
 
 int main(int count, char** arguments) {

@@ -1,13 +1,15 @@
-// producer_consumer [PAIRS] [BLOCKS] [RING]: in each pair one thread allocates blocks of 16–515 bytes and another frees
-// them; up to RING blocks of a pair are in transit.
+// producer_consumer [PAIRS] [BLOCKS] [RING]: in each pair one thread allocates blocks of 16–515
+// bytes and another frees them; up to RING blocks of a pair are in transit.
 //
-// Stands for: pipelines, message queues, RPC servers: blocks are always freed by a thread other than the one that
-// allocated them. Measures how remote frees reach the owner, and shows in peak RSS when that is too slow.
+// Stands for: pipelines, message queues, RPC servers: blocks are always freed by a thread other
+// than the one that allocated them. Measures how remote frees reach the owner, and shows in peak
+// RSS when that is too slow.
 //
-// Waiting: a ring is two halves. The producer fills one while the consumer empties the other; the first to finish waits
-// for the other, so the number of blocks in transit does not depend on which thread is ahead. It polls the other's
-// count for 50 µs, which is enough for small rings, because waking up costs more than the work on half of one; then it
-// sleeps on a condition variable, so that on a busy machine it gets its processor back when there is work.
+// Waiting: a ring is two halves. The producer fills one while the consumer empties the other; the
+// first to finish waits for the other, so the number of blocks in transit does not depend on which
+// thread is ahead. It polls the other's count for 50 µs, which is enough for small rings, because
+// waking up costs more than the work on half of one; then it sleeps on a condition variable, so
+// that on a busy machine it gets its processor back when there is work.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>

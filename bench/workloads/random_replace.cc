@@ -1,8 +1,9 @@
-// random_replace [THREADS] [LIVE] [OPERATIONS]: each thread keeps LIVE blocks of 16–1015 bytes and replaces a random
-// one, until all threads together have done OPERATIONS.
+// random_replace [THREADS] [LIVE] [OPERATIONS]: each thread keeps LIVE blocks of 16–1015 bytes and
+// replaces a random one, until all threads together have done OPERATIONS.
 //
-// Stands for: a server or cache in its steady state. With LIVE small it measures the fast paths, with LIVE large how
-// well blocks are packed (cache and TLB misses); with more threads than cores, whether threads block each other.
+// Stands for: a server or cache in its steady state. With LIVE small it measures the fast paths,
+// with LIVE large how well blocks are packed (cache and TLB misses); with more threads than cores,
+// whether threads block each other.
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,8 @@ int main(int count, char** arguments) {
   const long operations = workload::argument(count, arguments, 3, 40'000'000);
   workload::Clock clock;
   std::vector<std::thread> running;
-  for (long i = 0; i < threads; ++i) running.emplace_back(replace, i + 1, live, operations / threads);
+  for (long i = 0; i < threads; ++i)
+    running.emplace_back(replace, i + 1, live, operations / threads);
   for (auto& thread : running) thread.join();
   workload::metric("ns_per_operation", clock.seconds() * 1e9 / operations);
   workload::report();

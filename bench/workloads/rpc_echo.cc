@@ -1,14 +1,15 @@
-// rpc_echo [CONNECTIONS] [REQUESTS] [LARGEST_KIB]: a server on loopback with one thread per connection reads each
-// request of 4 KiB to LARGEST_KIB into a new block, sends it back and frees it. REQUESTS in total, the same number in
-// each octave of sizes.
+// rpc_echo [CONNECTIONS] [REQUESTS] [LARGEST_KIB]: a server on loopback with one thread per
+// connection reads each request of 4 KiB to LARGEST_KIB into a new block, sends it back and frees
+// it. REQUESTS in total, the same number in each octave of sizes.
 //
-// Stands for: the report of an RPC server that lost 20 % of its throughput because memory was returned to the OS too
-// early: 220,000 madvise calls and 500,000 page faults a second. Each request is a block of another size, and the
-// memory of the last one is needed again at once.
+// Stands for: the report of an RPC server that lost 20 % of its throughput because memory was
+// returned to the OS too early: 220,000 madvise calls and 500,000 page faults a second. Each
+// request is a block of another size, and the memory of the last one is needed again at once.
 //
-// The client is this program too, but a separate process without LD_PRELOAD: its cost is the same for every allocator.
-// It allocates its buffers before it begins. Printed: by the client requests_per_s, mb_per_s (both directions), p50_us,
-// p99_us; by the server its own faults and processor time.
+// The client is this program too, but a separate process without LD_PRELOAD: its cost is the same
+// for every allocator. It allocates its buffers before it begins. Printed: by the client
+// requests_per_s, mb_per_s (both directions), p50_us, p99_us; by the server its own faults and
+// processor time.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <spawn.h>
@@ -76,7 +77,9 @@ int listen_on_loopback(sockaddr_in& address) {
   socklen_t length = sizeof address;
   address = loopback(0);
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), length) || listen(listener, 64)) fail("listen");
+  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), length) ||
+      listen(listener, 64))
+    fail("listen");
   getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
   return listener;
 }
@@ -92,7 +95,8 @@ pid_t start_client(int port, char** arguments, int count) {
     if (strncmp(*variable, "LD_PRELOAD=", 11) != 0) environment.push_back(*variable);
   environment.push_back(nullptr);
   pid_t client;
-  if (posix_spawn(&client, "/proc/self/exe", nullptr, nullptr, command.data(), environment.data())) fail("posix_spawn");
+  if (posix_spawn(&client, "/proc/self/exe", nullptr, nullptr, command.data(), environment.data()))
+    fail("posix_spawn");
   return client;
 }
 
@@ -116,7 +120,8 @@ int server(int count, char** arguments, long connections) {
   workload::metric("server_faults", workload::faults());
   workload::metric("server_faults_per_s", workload::faults() / seconds);
   const long microseconds = usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-  workload::metric("server_cpu_s", usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + microseconds / 1e6);
+  workload::metric("server_cpu_s",
+                   usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + microseconds / 1e6);
   workload::report();
   return status != 0;
 }
@@ -135,7 +140,8 @@ struct Connection {
 int connect_to(int port) {
   sockaddr_in address = loopback(port);
   const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (made < 0 || connect(made, reinterpret_cast<sockaddr*>(&address), sizeof address)) fail("connect");
+  if (made < 0 || connect(made, reinterpret_cast<sockaddr*>(&address), sizeof address))
+    fail("connect");
   answer_at_once(made);
   return made;
 }
@@ -156,14 +162,16 @@ float ask(int socket, char* message, uint32_t bytes, uint64_t stamp) {
   return static_cast<float>(seconds * 1e6);
 }
 
-// A tenth more requests than are counted come first: connections, windows and heaps are then in their steady state.
+// A tenth more requests than are counted come first: connections, windows and heaps are then in
+// their steady state.
 void drive(Connection& own, std::barrier<>& warm) {
   workload::Random random(own.seed);
   std::vector<char> message(sizeof(uint32_t) + static_cast<size_t>(own.largest) + 1, 'x');
   const double octaves = std::log(own.largest / kSmallest);
   for (long i = -own.requests / 10; i < own.requests; ++i) {
     if (i == 0) warm.arrive_and_wait();
-    const auto bytes = static_cast<uint32_t>(kSmallest * std::exp(octaves * random.below(1 << 20) / (1 << 20)));
+    const auto bytes =
+        static_cast<uint32_t>(kSmallest * std::exp(octaves * random.below(1 << 20) / (1 << 20)));
     const float latency = ask(own.socket, message.data(), bytes, random.next());
     if (i < 0) continue;
     own.latencies.push_back(latency);
@@ -174,7 +182,11 @@ void drive(Connection& own, std::barrier<>& warm) {
 int client(int port, long connections, long requests, double largest) {
   std::vector<Connection> all;
   for (long i = 0; i < connections; ++i) {
-    all.push_back({connect_to(port), std::max(requests / connections, 1L), largest, static_cast<uint64_t>(i + 1), {}});
+    all.push_back({connect_to(port),
+                   std::max(requests / connections, 1L),
+                   largest,
+                   static_cast<uint64_t>(i + 1),
+                   {}});
     all.back().latencies.reserve(all.back().requests);
   }
   std::barrier warm(connections + 1);

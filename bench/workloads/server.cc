@@ -1,10 +1,12 @@
-// server [THREADS] [LIVE] [OPERATIONS] [GENERATIONS]: each thread has an array of LIVE blocks of 16–1015 bytes and
-// replaces random ones; after its share of OPERATIONS it passes the array to a thread that it starts, and ends.
-// GENERATIONS of threads follow each other on each array. The main thread allocates the first blocks.
+// server [THREADS] [LIVE] [OPERATIONS] [GENERATIONS]: each thread has an array of LIVE blocks of
+// 16–1015 bytes and replaces random ones; after its share of OPERATIONS it passes the array to a
+// thread that it starts, and ends. GENERATIONS of threads follow each other on each array. The main
+// thread allocates the first blocks.
 //
-// Stands for: servers with a thread per connection or request (after Larson and Krishnan's simulation of them). Blocks
-// outlive the threads that allocated them, so heaps are abandoned, adopted and freed into all the time; memory must not
-// grow with each generation. The work is fixed, not the time.
+// Stands for: servers with a thread per connection or request (after Larson and Krishnan's
+// simulation of them). Blocks outlive the threads that allocated them, so heaps are abandoned,
+// adopted and freed into all the time; memory must not grow with each generation. The work is
+// fixed, not the time.
 #include <latch>
 #include <thread>
 #include <vector>
@@ -48,9 +50,10 @@ int main(int count, char** arguments) {
   std::latch ended(threads);
   std::vector<Session> sessions;
   for (long i = 0; i < threads; ++i) {
-    sessions.push_back({std::vector<char*>(live), workload::Random(i + 1), operations / threads / generations, generations,
-                        ended});
-    for (char*& block : sessions[i].blocks) block = workload::fresh(sessions[i].random.between(16, 1015));
+    sessions.push_back({std::vector<char*>(live), workload::Random(i + 1),
+                        operations / threads / generations, generations, ended});
+    for (char*& block : sessions[i].blocks)
+      block = workload::fresh(sessions[i].random.between(16, 1015));
   }
   for (Session& session : sessions) std::thread(serve, &session).detach();
   ended.wait();

@@ -1,8 +1,9 @@
-// shared_pointers [COPIES] [OBJECTS]: copies and drops std::shared_ptr to objects all over the heap. One thread.
+// shared_pointers [COPIES] [OBJECTS]: copies and drops std::shared_ptr to objects all over the
+// heap. One thread.
 //
-// Stands for: single-threaded programs in modern C++. libstdc++ counts without atomics as long as the C library knows
-// of one thread, so an allocator that starts a thread of its own by pthread_create makes each copy several times as
-// slow.
+// Stands for: single-threaded programs in modern C++. libstdc++ counts without atomics as long as
+// the C library knows of one thread, so an allocator that starts a thread of its own by
+// pthread_create makes each copy several times as slow.
 #include <memory>
 #include <vector>
 

@@ -1,8 +1,9 @@
-// short_threads [THREADS] [AT_ONCE] [BLOCKS]: THREADS threads one after the other, AT_ONCE at a time; each allocates
-// BLOCKS blocks of 16 bytes–8 KiB (each doubling equally likely), frees them and ends.
+// short_threads [THREADS] [AT_ONCE] [BLOCKS]: THREADS threads one after the other, AT_ONCE at a
+// time; each allocates BLOCKS blocks of 16 bytes–8 KiB (each doubling equally likely), frees them
+// and ends.
 //
-// Stands for: programs that start a thread for every task. Measures the cost of a thread's first allocations and of its
-// end; peak RSS shows the memory that ended threads leave behind.
+// Stands for: programs that start a thread for every task. Measures the cost of a thread's first
+// allocations and of its end; peak RSS shows the memory that ended threads leave behind.
 #include <thread>
 #include <vector>
 

@@ -1,8 +1,10 @@
-// small_objects [BYTES] [OBJECTS]: OBJECTS objects of BYTES bytes (8 or more), each with the address of the previous
-// one in it, so that the program needs no other memory; then all are freed along the chain.
+// small_objects [BYTES] [OBJECTS]: OBJECTS objects of BYTES bytes (8 or more), each with the
+// address of the previous one in it, so that the program needs no other memory; then all are freed
+// along the chain.
 //
-// Stands for: lists, trees and maps of numbers. bytes_per_object is the resident memory per object: rounding, headers
-// and the allocator's own records together. TCMalloc's design document promises 8 × 1.01.
+// Stands for: lists, trees and maps of numbers. bytes_per_object is the resident memory per object:
+// rounding, headers and the allocator's own records together. TCMalloc's design document promises 8
+// × 1.01.
 #include "workload.h"
 
 int main(int count, char** arguments) {

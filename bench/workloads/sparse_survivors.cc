@@ -1,9 +1,10 @@
-// sparse_survivors [WAIT_MS] [MB] [KEPT_OF]: allocates MB of blocks of 16–1,015 bytes, frees all but a random one in
-// KEPT_OF, waits, makes a few allocations as an idle program does, and reads its resident size (rss_kib). Then it
-// allocates MB again, in blocks of 1,000–4,000 bytes.
+// sparse_survivors [WAIT_MS] [MB] [KEPT_OF]: allocates MB of blocks of 16–1,015 bytes, frees all
+// but a random one in KEPT_OF, waits, makes a few allocations as an idle program does, and reads
+// its resident size (rss_kib). Then it allocates MB again, in blocks of 1,000–4,000 bytes.
 //
-// Stands for: a load peak after which some sessions stay, and the different work that follows. Whole pages must be
-// found between the live blocks, returned to the OS while the program is idle, and used for other sizes.
+// Stands for: a load peak after which some sessions stay, and the different work that follows.
+// Whole pages must be found between the live blocks, returned to the OS while the program is idle,
+// and used for other sizes.
 #include <vector>
 
 #include "workload.h"

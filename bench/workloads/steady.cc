@@ -1,10 +1,11 @@
-// steady [THREADS] [LIVE_MB] [OPERATIONS] [DAYS]: each thread keeps its share of LIVE_MB live and replaces blocks,
-// OPERATIONS in total; one in eight is freed by another thread. Over a day sizes drift from 16–512 bytes to 16 bytes–64
-// KiB and back.
+// steady [THREADS] [LIVE_MB] [OPERATIONS] [DAYS]: each thread keeps its share of LIVE_MB live and
+// replaces blocks, OPERATIONS in total; one in eight is freed by another thread. Over a day sizes
+// drift from 16–512 bytes to 16 bytes–64 KiB and back.
 //
-// Stands for: a server that is busy for weeks, with a live heap that does not grow; time is compressed: nothing waits.
-// Any growth is then fragmentation, thread caches, and blocks that wait for another thread. The first quarter of the
-// run warms up: it has whole days, so that each kind of block has occurred.
+// Stands for: a server that is busy for weeks, with a live heap that does not grow; time is
+// compressed: nothing waits. Any growth is then fragmentation, thread caches, and blocks that wait
+// for another thread. The first quarter of the run warms up: it has whole days, so that each kind
+// of block has occurred.
 #include <atomic>
 #include <cmath>
 #include <numbers>
@@ -17,9 +18,11 @@ namespace {
 constexpr int kTables = 1024;
 std::atomic<char*> handed_over[kTables];
 
-// Frees the block, or leaves it in a random slot for another thread and frees the block found there.
+// Frees the block, or leaves it in a random slot for another thread and frees the block found
+// there.
 void bury(workload::Random& random, char* block) {
-  if (random.below(8) == 0) block = handed_over[random.below(kTables)].exchange(block, std::memory_order_acq_rel);
+  if (random.below(8) == 0)
+    block = handed_over[random.below(kTables)].exchange(block, std::memory_order_acq_rel);
   free(block);
 }
 
@@ -45,7 +48,8 @@ int main(int count, char** arguments) {
   const long days = workload::argument(count, arguments, 4, 16);
   workload::Timeline timeline;
   workload::Clock clock;
-  timeline.watch_threads(threads, [&](long i) { work(i + 1, live / threads, operations / threads, days); });
+  timeline.watch_threads(threads,
+                         [&](long i) { work(i + 1, live / threads, operations / threads, days); });
   workload::metric("ns_per_operation", clock.seconds() * 1e9 / operations);
   for (auto& place : handed_over) free(place.exchange(nullptr));
   workload::metric("live_kib", live / 1024.0);

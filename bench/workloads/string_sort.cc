@@ -1,8 +1,10 @@
-// string_sort [SORT] [STRINGS]: a vector of random 16-digit hexadecimal strings, sorted if SORT is 1, then dropped.
+// string_sort [SORT] [STRINGS]: a vector of random 16-digit hexadecimal strings, sorted if SORT is
+// 1, then dropped.
 //
-// Stands for: C++ programs that mostly use strings. 16 digits are one more than std::string stores inline, so each is a
-// block. Sorting moves strings: they are then freed in random order, which must not cost more than sorting gains (a
-// field report had "not sorting is slower than sorting": 29.7 s with glibc, 25.3 s with tcmalloc for 3 × 10 M).
+// Stands for: C++ programs that mostly use strings. 16 digits are one more than std::string stores
+// inline, so each is a block. Sorting moves strings: they are then freed in random order, which
+// must not cost more than sorting gains (a field report had "not sorting is slower than sorting":
+// 29.7 s with glibc, 25.3 s with tcmalloc for 3 × 10 M).
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,9 +1,10 @@
-// A program's memory over time: resident size, page faults and mappings, read at regular times by a thread that does
-// nothing else, and printed at the end for the runner, as lines "series NAME SECONDS VALUE" and figures derived from
-// them. The thread does hardly any work: an idle program must stay idle.
+// A program's memory over time: resident size, page faults and mappings, read at regular times by a
+// thread that does nothing else, and printed at the end for the runner, as lines "series NAME
+// SECONDS VALUE" and figures derived from them. The thread does hardly any work: an idle program
+// must stay idle.
 //
-// Reading allocates nothing. When the array is full, every second reading is dropped and the interval doubles, so a run
-// may be arbitrarily long.
+// Reading allocates nothing. When the array is full, every second reading is dropped and the
+// interval doubles, so a run may be arbitrarily long.
 #pragma once
 
 #include <sys/resource.h>
@@ -63,7 +64,8 @@ class Timeline {
     double rss_most = 0, mappings_most = 0;
     for (size_t i = 0; i < count_; ++i) {
       const Reading& one = readings_[i];
-      printf("series rss_kib %.3f %.0f\nseries mappings %.3f %ld\n", one.seconds, one.rss_kib, one.seconds, one.mappings);
+      printf("series rss_kib %.3f %.0f\nseries mappings %.3f %ld\n", one.seconds, one.rss_kib,
+             one.seconds, one.mappings);
       printf("series faults %.3f %ld\n", one.seconds, one.faults);
       rss_most = std::max(rss_most, one.rss_kib);
       mappings_most = std::max<double>(mappings_most, one.mappings);

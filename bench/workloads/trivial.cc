@@ -1,6 +1,7 @@
 // trivial: starts, allocates 100 blocks of 10–1,000 bytes and ends.
 //
-// Stands for: shells, small tools, the many processes of a container. peak_kib is the fixed cost of an allocator.
+// Stands for: shells, small tools, the many processes of a container. peak_kib is the fixed cost of
+// an allocator.
 #include "workload.h"
 
 int main() {

@@ -1,10 +1,11 @@
-// ttest [THREADS] [MAX] [OPERATIONS] [ROUNDS]: each thread has an array of bins and repeatedly empties 1–30 random ones
-// and fills the same number, with blocks of 1–MAX bytes; of 1,024 blocks 4 come from aligned_alloc, 16 from calloc, 80
-// from realloc of the bin's old block, the others from malloc. ROUNDS times the threads end and others are started in
-// their places. The bins of all threads together hold about 8 MB, and there are at least 16 per thread.
+// ttest [THREADS] [MAX] [OPERATIONS] [ROUNDS]: each thread has an array of bins and repeatedly
+// empties 1–30 random ones and fills the same number, with blocks of 1–MAX bytes; of 1,024 blocks 4
+// come from aligned_alloc, 16 from calloc, 80 from realloc of the bin's old block, the others from
+// malloc. ROUNDS times the threads end and others are started in their places. The bins of all
+// threads together hold about 8 MB, and there are at least 16 per thread.
 //
-// Stands for: the pattern of t-test1 (Wolfram Gloger, ptmalloc), with which allocators have been compared since 1996;
-// TCMalloc published its figures with it: 1–20 threads, 64 B–128 KiB.
+// Stands for: the pattern of t-test1 (Wolfram Gloger, ptmalloc), with which allocators have been
+// compared since 1996; TCMalloc published its figures with it: 1–20 threads, 64 B–128 KiB.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -59,7 +60,8 @@ int main(int count, char** arguments) {
   for (long round = 0; round < rounds; ++round) {
     for (long i = 0; i < threads; ++i) {
       if (running[i].joinable()) running[i].join();
-      running[i] = std::thread(work, round * threads + i + 1, bins, max, operations / threads / rounds);
+      running[i] =
+          std::thread(work, round * threads + i + 1, bins, max, operations / threads / rounds);
     }
   }
   for (auto& thread : running) thread.join();

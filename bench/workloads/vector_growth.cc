@@ -1,9 +1,11 @@
-// vector_growth [MAX_KIB] [STEPS] [VECTORS]: VECTORS arrays grow by realloc, a random one at each step: a third of them
-// by doubling, a third by half, a third by a fixed 1/64 of MAX_KIB. The new part is written. An array that would exceed
-// MAX_KIB is freed and begins again at 64 bytes (those of fixed steps: at one step).
+// vector_growth [MAX_KIB] [STEPS] [VECTORS]: VECTORS arrays grow by realloc, a random one at each
+// step: a third of them by doubling, a third by half, a third by a fixed 1/64 of MAX_KIB. The new
+// part is written. An array that would exceed MAX_KIB is freed and begins again at 64 bytes (those
+// of fixed steps: at one step).
 //
-// Stands for: vectors, strings and buffers that are appended to, many at the same time, so that there is seldom free
-// space behind one. Measures growing in place, moving pages instead of bytes, and how well the freed sizes are reused.
+// Stands for: vectors, strings and buffers that are appended to, many at the same time, so that
+// there is seldom free space behind one. Measures growing in place, moving pages instead of bytes,
+// and how well the freed sizes are reused.
 #include <vector>
 
 #include "workload.h"

@@ -1,9 +1,10 @@
-// Common parts of the workloads: a random sequence that is the same each time, a clock, a block to write to, memory
-// figures.
+// Common parts of the workloads: a random sequence that is the same each time, a clock, a block to
+// write to, memory figures.
 //
-// Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is linked). They touch
-// each block they allocate, because a block that is never written costs nothing. One thread each unless a workload says
-// otherwise. They print their own measurements as lines "NAME VALUE". No helper here except `fresh` allocates.
+// Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is
+// linked). They touch each block they allocate, because a block that is never written costs
+// nothing. One thread each unless a workload says otherwise. They print their own measurements as
+// lines "NAME VALUE". No helper here except `fresh` allocates.
 #pragma once
 
 #include <fcntl.h>
@@ -47,9 +48,12 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-inline void wait_ms(long milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+inline void wait_ms(long milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
 
-// Writes the first and last byte, as a program that uses the block would, and keeps the compiler from removing it.
+// Writes the first and last byte, as a program that uses the block would, and keeps the compiler
+// from removing it.
 inline void touch(char* block, size_t bytes) {
   block[0] = 1;
   block[bytes - 1] = 1;
@@ -82,8 +86,8 @@ inline double proc_kib(const char* path, const char* field) {
   return found ? strtod(found + strlen(field), nullptr) : 0;
 }
 
-// The largest resident size of this program since exec (rusage's figure would include the runner's own, from before
-// exec).
+// The largest resident size of this program since exec (rusage's figure would include the runner's
+// own, from before exec).
 inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
 
 // The resident size now, by the kernel's approximate counter: it lags by some hundred KiB.

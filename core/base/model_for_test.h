@@ -1,22 +1,28 @@
-// Model: runs the shipped code of a lock-free protocol in every interleaving, on a machine with weak memory.
+// Model: runs the shipped code of a lock-free protocol in every interleaving, on a machine with
+// weak memory.
 //
-// A protocol is a template over its machine (core/os/kernel/real_machine.h). The test instantiates it with ModelMachine, whose
-// atomic words are variables of a Model, and gives each thread a body. explore() visits every reachable state once.
+// A protocol is a template over its machine (core/os/kernel/real_machine.h). The test instantiates
+// it with ModelMachine, whose atomic words are variables of a Model, and gives each thread a body.
+// explore() visits every reachable state once.
 //
-// How: a thread's next operation is a function of the results of its earlier operations. So a state holds, per thread,
-// these results since its body began. To find the next operation, the body runs from its beginning on a stack of its
-// own with these results, up to the first operation without a result. There it is abandoned. A body must therefore be
-// deterministic, and have no effect but through the model.
+// How: a thread's next operation is a function of the results of its earlier operations. So a state
+// holds, per thread, these results since its body began. To find the next operation, the body runs
+// from its beginning on a stack of its own with these results, up to the first operation without a
+// result. There it is abandoned. A body must therefore be deterministic, and have no effect but
+// through the model.
 //
-// Memory: per variable the stores in order, each with the view of its thread if it releases. A load may return any
-// store that its thread has not seen a later one of; an acquiring load takes over the view of the store. A
-// read-modify-write reads the last store, and continues its release sequence. Sequentially consistent accesses of a
-// variable never return a store older than an earlier one of them saw. A fence in all threads joins all views. Left
-// out: loads that see stores of the future (load buffering), and stores that are ordered before earlier ones.
+// Memory: per variable the stores in order, each with the view of its thread if it releases. A load
+// may return any store that its thread has not seen a later one of; an acquiring load takes over
+// the view of the store. A read-modify-write reads the last store, and continues its release
+// sequence. Sequentially consistent accesses of a variable never return a store older than an
+// earlier one of them saw. A fence in all threads joins all views. Left out: loads that see stores
+// of the future (load buffering), and stores that are ordered before earlier ones.
 //
-// explore() reports a failed check(), a data race on a Plain, and a state from which not all threads can end.
-// Orders are tested too: weaken() replaces one order of the shipped code by a weaker one, and unneeded_orders()
-// (model_machine_for_test.h) tries this for each. model_test.cc checks the memory by known litmus tests.
+// explore() reports a failed check(), a data race on a Plain, and a state from which not all
+// threads can end.
+// Orders are tested too: weaken() replaces one order of the shipped code by a weaker one, and
+// unneeded_orders() (model_machine_for_test.h) tries this for each. model_test.cc checks the memory
+// by known litmus tests.
 #pragma once
 
 #include <ucontext.h>
@@ -36,16 +42,19 @@
 
 namespace seemalloc {
 
-using View = std::vector<uint32_t>;  // per variable, the number of the oldest store that may still be read
+// Per variable, the number of the oldest store that may still be read.
+using View = std::vector<uint32_t>;
 
 inline void join(View& into, const View& other) {
   for (size_t i = 0; i < other.size(); i++) into[i] = std::max(into[i], other[i]);
 }
 inline bool acquires(std::memory_order order) {
-  return order == std::memory_order_acquire || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
+  return order == std::memory_order_acquire || order == std::memory_order_acq_rel ||
+         order == std::memory_order_seq_cst;
 }
 inline bool releases(std::memory_order order) {
-  return order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
+  return order == std::memory_order_release || order == std::memory_order_acq_rel ||
+         order == std::memory_order_seq_cst;
 }
 
 class Model {
@@ -55,9 +64,25 @@ class Model {
     std::string file;
     unsigned line = 0, column = 0;
     auto operator<=>(const Site&) const = default;
-    std::string text() const { return file.substr(file.rfind('/') + 1) + ":" + std::to_string(line); }
+    std::string text() const {
+      return file.substr(file.rfind('/') + 1) + ":" + std::to_string(line);
+    }
   };
-  enum class Kind { kLoad, kStore, kExchange, kAdd, kCas, kPlainLoad, kPlainStore, kFenceAll, kWait, kWake, kPause, kEnd, kProblem };
+  enum class Kind {
+    kLoad,
+    kStore,
+    kExchange,
+    kAdd,
+    kCas,
+    kPlainLoad,
+    kPlainStore,
+    kFenceAll,
+    kWait,
+    kWake,
+    kPause,
+    kEnd,
+    kProblem
+  };
   struct Op {
     Kind kind = Kind::kEnd;
     unsigned variable = 0;
@@ -73,8 +98,9 @@ class Model {
   Model& operator=(const Model&) = delete;
   static Model& current() { return *current_; }
 
-  // Adds a thread, which runs its body this many times. A body may consist of phases: what a phase does must not depend
-  // on the results of earlier ones, so these are forgotten, and fewer states differ.
+  // Adds a thread, which runs its body this many times. A body may consist of phases: what a phase
+  // does must not depend on the results of earlier ones, so these are forgotten, and fewer states
+  // differ.
   using Phases = std::vector<std::function<void()>>;
   void thread(Phases body, unsigned times) { bodies_.push_back({std::move(body), times}); }
   // Called in a body: leaves out its other phases.
@@ -106,7 +132,8 @@ class Model {
   }
   size_t states() const { return nodes_.size(); }
 
-  // Replaces the order at this site by relaxed, or a seq_cst by acq_rel; fences and wakes do nothing.
+  // Replaces the order at this site by relaxed, or a seq_cst by acq_rel; fences and wakes do
+  // nothing.
   void weaken(const Site& site, bool only_seq_cst) {
     weakened_ = site;
     only_seq_cst_ = only_seq_cst;
@@ -129,13 +156,17 @@ class Model {
     initial_.push_back(initial);
     return static_cast<unsigned>(initial_.size() - 1);
   }
-  std::memory_order order_at(std::memory_order order, const std::source_location& where, Kind kind) {
-    Site site = note(where, kind, order != std::memory_order_relaxed, order == std::memory_order_seq_cst);
+  std::memory_order order_at(std::memory_order order, const std::source_location& where,
+                             Kind kind) {
+    Site site =
+        note(where, kind, order != std::memory_order_relaxed, order == std::memory_order_seq_cst);
     if (site != weakened_) return order;
     if (!only_seq_cst_) return std::memory_order_relaxed;
     return order == std::memory_order_seq_cst ? std::memory_order_acq_rel : order;
   }
-  bool acts_at(const std::source_location& where, Kind kind) { return note(where, kind, true, false) != weakened_; }
+  bool acts_at(const std::source_location& where, Kind kind) {
+    return note(where, kind, true, false) != weakened_;
+  }
   uint64_t perform(Op op) {
     if (!in_fiber_) return outside(op);
     if (next_result_ < results_->size()) return (*results_)[next_result_++];
@@ -159,7 +190,8 @@ class Model {
   struct Thread {
     unsigned runs = 0, phase = 0, timeouts = 0;
     unsigned asleep_on = 0;  // variable + 1
-    size_t effect = 0;       // number of results up to the last operation that other threads can notice
+    // Number of results up to the last operation that other threads can notice.
+    size_t effect = 0;
     bool done = false;
     std::vector<uint64_t> results;
     View view;
@@ -181,7 +213,9 @@ class Model {
   };
 
   static const char* name_of(Kind kind) {
-    static const char* const kNames[] = {"load", "store", "exchange", "add", "cas", "read", "write", "fence", "wait", "wake", "pause", "end", "problem"};
+    static const char* const kNames[] = {"load",  "store", "exchange", "add",  "cas",
+                                         "read",  "write", "fence",    "wait", "wake",
+                                         "pause", "end",   "problem"};
     return kNames[static_cast<int>(kind)];
   }
   Site note(const std::source_location& where, Kind kind, bool orders, bool seq_cst) {
@@ -191,7 +225,8 @@ class Model {
       std::string function = where.function_name();
       function.erase(function.find('('));
       size_t before = function.find_last_of(": ");
-      met.name = function.substr(before == std::string::npos ? 0 : before + 1) + " " + name_of(kind);
+      met.name =
+          function.substr(before == std::string::npos ? 0 : before + 1) + " " + name_of(kind);
     }
     met.orders |= orders;
     met.seq_cst |= seq_cst;
@@ -252,13 +287,17 @@ class Model {
     }
     for (auto& stores : state.stores) {
       for (Store& store : stores) {
-        if (std::all_of(store.view.begin(), store.view.end(), [](uint32_t number) { return number == 0; })) store.view.clear();
+        if (std::all_of(store.view.begin(), store.view.end(),
+                        [](uint32_t number) { return number == 0; }))
+          store.view.clear();
       }
     }
   }
   static std::string key_of(const State& state) {
     std::string key;
-    auto add = [&key](uint64_t word) { key.append(reinterpret_cast<const char*>(&word), sizeof(word)); };
+    auto add = [&key](uint64_t word) {
+      key.append(reinterpret_cast<const char*>(&word), sizeof(word));
+    };
     auto add_view = [&key](const View& view) {
       for (size_t v = 0; v < view.size(); v++) {
         if (view[v] != 0) key += static_cast<char>(v + 1), key += static_cast<char>(view[v]);
@@ -270,7 +309,8 @@ class Model {
       for (const Store& store : stores) add(store.value), add_view(store.view);
     }
     for (const Thread& thread : state.threads) {
-      key += static_cast<char>(thread.runs), key += static_cast<char>(thread.phase), key += static_cast<char>(thread.timeouts);
+      key += static_cast<char>(thread.runs), key += static_cast<char>(thread.phase),
+          key += static_cast<char>(thread.timeouts);
       key += static_cast<char>(thread.asleep_on), key += static_cast<char>(thread.effect);
       key += static_cast<char>(thread.results.size());
       for (uint64_t result : thread.results) add(result);
@@ -348,8 +388,8 @@ class Model {
     step_ = &op;
     stepping_ = thread;
   }
-  // An operation that other threads cannot notice without a data race: its order among theirs does not matter. A fence
-  // in all threads does notice which of a thread's stores came before it.
+  // An operation that other threads cannot notice without a data race: its order among theirs does
+  // not matter. A fence in all threads does notice which of a thread's stores came before it.
   bool step_unnoticed(const State& state, size_t index) {
     for (size_t t = 0; t < state.threads.size(); t++) {
       const Thread& thread = state.threads[t];
@@ -373,7 +413,8 @@ class Model {
   void go(State& state, uint64_t result) {
     visit(std::move(state), from_,
           std::to_string(stepping_) + ": " + step_->where + " " + name_of(step_->kind) + " v" +
-              std::to_string(step_->variable) + " " + std::to_string(step_->value) + " -> " + std::to_string(result));
+              std::to_string(step_->variable) + " " + std::to_string(step_->value) + " -> " +
+              std::to_string(result));
   }
   void time_out(State state) {
     Thread& thread = state.threads[stepping_];
@@ -384,38 +425,30 @@ class Model {
 
   void step(const State& state, const Op& op) {
     switch (op.kind) {
-      case Kind::kLoad:
-        return load(state, op, op.order, false);
+      case Kind::kLoad: return load(state, op, op.order, false);
       case Kind::kCas:
         if (state.stores[op.variable].back().value == op.expected) modify(state, op, op.value);
         return load(state, op, op.failure, true);
-      case Kind::kExchange:
-        return modify(state, op, op.value);
-      case Kind::kAdd:
-        return modify(state, op, state.stores[op.variable].back().value + op.value);
+      case Kind::kExchange: return modify(state, op, op.value);
+      case Kind::kAdd: return modify(state, op, state.stores[op.variable].back().value + op.value);
       case Kind::kPlainLoad:
-      case Kind::kPlainStore:
-        return plain(state, op);
+      case Kind::kPlainStore: return plain(state, op);
       case Kind::kStore: {
         State next = state;
         append(next, op, {});
         return proceed(next, 0, true);
       }
-      case Kind::kFenceAll:
-        return fence_all(state);
-      case Kind::kWait:
-        return wait(state, op);
-      case Kind::kWake:
-        return wake(state, op);
-      case Kind::kPause: {  // back to before the loads that found nothing: another thread has to act first
+      case Kind::kFenceAll: return fence_all(state);
+      case Kind::kWait: return wait(state, op);
+      case Kind::kWake: return wake(state, op);
+      // Back to before the loads that found nothing: another thread has to act first.
+      case Kind::kPause: {
         State next = state;
         next.threads[stepping_].results.resize(next.threads[stepping_].effect);
         return go(next, 0);
       }
-      case Kind::kEnd:
-        return end(state, op);
-      case Kind::kProblem:
-        return fail(from_, op.problem);
+      case Kind::kEnd: return end(state, op);
+      case Kind::kProblem: return fail(from_, op.problem);
     }
   }
 
@@ -460,12 +493,16 @@ class Model {
   // A Plain is one variable for its value, and one per thread for that thread's reads.
   void plain(const State& state, const Op& op) {
     const View& view = state.threads[stepping_].view;
-    auto sees_last = [&](unsigned variable) { return view[variable] + 1 == state.stores[variable].size(); };
+    auto sees_last = [&](unsigned variable) {
+      return view[variable] + 1 == state.stores[variable].size();
+    };
     bool writes = op.kind == Kind::kPlainStore, races = !sees_last(op.variable);
-    for (unsigned i = 0; writes && i < state.threads.size(); i++) races |= !sees_last(op.variable + 1 + i);
+    for (unsigned i = 0; writes && i < state.threads.size(); i++)
+      races |= !sees_last(op.variable + 1 + i);
     if (races) return fail(from_, "data race");
     State next = state;
-    append_plain(next, writes ? op.variable : static_cast<unsigned>(op.variable + 1 + stepping_), writes ? op.value : 0);
+    append_plain(next, writes ? op.variable : static_cast<unsigned>(op.variable + 1 + stepping_),
+                 writes ? op.value : 0);
     proceed(next, state.stores[op.variable].back().value, writes);
   }
   // Of an access that is not atomic, only one thing matters: has a thread seen the last one?
@@ -492,7 +529,8 @@ class Model {
   void wait(const State& state, const Op& op) {
     State next = state;
     Thread& thread = next.threads[stepping_];
-    thread.view[op.variable] = static_cast<uint32_t>(state.stores[op.variable].size() - 1);  // the kernel reads the last value
+    // The kernel reads the last value.
+    thread.view[op.variable] = static_cast<uint32_t>(state.stores[op.variable].size() - 1);
     if (state.stores[op.variable].back().value != op.expected) return proceed(next, 1, true);
     thread.asleep_on = op.variable + 1;
     slept_ = true;
@@ -524,7 +562,8 @@ class Model {
     thread.phase = 0;
     thread.timeouts = 0;
     thread.runs++;
-    thread.done = thread.runs == bodies_[stepping_].times;  // its view stays: a fence in all threads includes ended ones
+    // Its view stays: a fence in all threads includes ended ones.
+    thread.done = thread.runs == bodies_[stepping_].times;
     go(next, 0);
   }
 

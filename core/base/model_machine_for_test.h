@@ -1,5 +1,5 @@
-// ModelMachine: the machine on which a Model (model_for_test.h) runs lock-free protocols; and checks that many model
-// tests make.
+// ModelMachine: the machine on which a Model (model_for_test.h) runs lock-free protocols; and
+// checks that many model tests make.
 #pragma once
 
 #include <atomic>
@@ -42,13 +42,15 @@ class ModelAtomic {
   T fetch_sub(T by, Order order = Order::seq_cst, Where where = Where::current()) {
     return decode(perform(Kind::kAdd, 0 - encode(by), 0, order, Order::relaxed, where));
   }
-  bool compare_exchange_strong(T& expected, T value, Order order, Order failure, Where where = Where::current()) {
+  bool compare_exchange_strong(T& expected, T value, Order order, Order failure,
+                               Where where = Where::current()) {
     uint64_t wanted = encode(expected);
     uint64_t found = perform(Kind::kCas, encode(value), wanted, order, failure, where);
     expected = decode(found);
     return found == wanted;
   }
-  bool compare_exchange_weak(T& expected, T value, Order order, Order failure, Where where = Where::current()) {
+  bool compare_exchange_weak(T& expected, T value, Order order, Order failure,
+                             Where where = Where::current()) {
     return compare_exchange_strong(expected, value, order, failure, where);
   }
   unsigned variable() const { return variable_; }
@@ -64,7 +66,8 @@ class ModelAtomic {
     memcpy(&value, &word, sizeof(value));
     return value;
   }
-  uint64_t perform(Kind kind, uint64_t value, uint64_t expected, Order order, Order failure, const Where& where) const {
+  uint64_t perform(Kind kind, uint64_t value, uint64_t expected, Order order, Order failure,
+                   const Where& where) const {
     Model& model = Model::current();
     Model::Op op{.kind = kind, .variable = variable_, .value = value, .expected = expected};
     op.order = model.order_at(order, where, kind);
@@ -82,9 +85,12 @@ class Plain {
   Plain(T initial = T{}) : variable_(Model::current().new_plain((uint64_t)(initial))) {}
   operator T() const { return read(); }
   void operator=(T value) { write(value); }
-  T read() const { return (T)(Model::current().perform({.kind = Model::Kind::kPlainLoad, .variable = variable_})); }
+  T read() const {
+    return (T)(Model::current().perform({.kind = Model::Kind::kPlainLoad, .variable = variable_}));
+  }
   void write(T value) {
-    Model::current().perform({.kind = Model::Kind::kPlainStore, .variable = variable_, .value = (uint64_t)(value)});
+    Model::current().perform(
+        {.kind = Model::Kind::kPlainStore, .variable = variable_, .value = (uint64_t)(value)});
   }
 
  private:
@@ -101,22 +107,28 @@ struct ModelMachine {
   static void compiler_fence() {}
   static bool fence_all_threads(Where where = Where::current()) {
     Model& model = Model::current();
-    return !model.acts_at(where, Model::Kind::kFenceAll) || model.perform({.kind = Model::Kind::kFenceAll, .where = "fence"}) != 0;
+    return !model.acts_at(where, Model::Kind::kFenceAll) ||
+           model.perform({.kind = Model::Kind::kFenceAll, .where = "fence"}) != 0;
   }
   template <typename T>
   static bool futex_wait(const ModelAtomic<T>* word, uint32_t expected, uint64_t timeout_ns) {
-    return Model::current().perform({.kind = Model::Kind::kWait, .variable = word->variable(), .expected = expected, .times_out = timeout_ns != 0}) != 0;
+    return Model::current().perform({.kind = Model::Kind::kWait,
+                                     .variable = word->variable(),
+                                     .expected = expected,
+                                     .times_out = timeout_ns != 0}) != 0;
   }
   template <typename T>
   static void futex_wake(const ModelAtomic<T>* word, int, Where where = Where::current()) {
     Model& model = Model::current();
-    if (model.acts_at(where, Model::Kind::kWake)) model.perform({.kind = Model::Kind::kWake, .variable = word->variable()});
+    if (model.acts_at(where, Model::Kind::kWake))
+      model.perform({.kind = Model::Kind::kWake, .variable = word->variable()});
   }
   static void pause(uint64_t) { Model::current().perform({.kind = Model::Kind::kPause}); }
   static uint64_t monotonic_ns() { return 0; }
 };
 
-// A critical section: reports a second thread in it, and one that does not see what the last one wrote.
+// A critical section: reports a second thread in it, and one that does not see what the last one
+// wrote.
 class ModelSection {
  public:
   void use(unsigned thread) {
@@ -131,12 +143,14 @@ class ModelSection {
   Plain<unsigned> inside_, uses_;
 };
 
-// Runs the model with each order of the shipped code weakened, one at a time: seq_cst to acq_rel, each order to
-// relaxed, a fence or a wake to nothing. Returns the sites in `file` for which no problem was found. `run` makes a model,
-// calls the function with it, explores it and returns the problem.
+// Runs the model with each order of the shipped code weakened, one at a time: seq_cst to acq_rel,
+// each order to relaxed, a fence or a wake to nothing. Returns the sites in `file` for which no
+// problem was found. `run` makes a model, calls the function with it, explores it and returns the
+// problem.
 using ModelSetUp = std::function<void(Model&)>;
-inline std::string unneeded_orders(const std::function<std::string(const ModelSetUp&, std::map<Model::Site, Model::Met>*)>& run,
-                                   const std::string& file, unsigned* tried) {
+inline std::string unneeded_orders(
+    const std::function<std::string(const ModelSetUp&, std::map<Model::Site, Model::Met>*)>& run,
+    const std::string& file, unsigned* tried) {
   std::map<Model::Site, Model::Met> sites;
   std::string unneeded = run([](Model&) {}, &sites);
   for (const auto& [site, met] : sites) {
@@ -145,7 +159,8 @@ inline std::string unneeded_orders(const std::function<std::string(const ModelSe
       if (only_seq_cst && !met.seq_cst) continue;
       ++*tried;
       std::string problem = run([&](Model& model) { model.weaken(site, only_seq_cst); }, nullptr);
-      if (problem.empty()) unneeded += met.name + (only_seq_cst ? ": acq_rel is enough\n" : ": relaxed is enough\n");
+      if (problem.empty())
+        unneeded += met.name + (only_seq_cst ? ": acq_rel is enough\n" : ": relaxed is enough\n");
       if (problem == "too many states") unneeded += met.name + ": too many states\n";
     }
   }

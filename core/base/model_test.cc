@@ -1,5 +1,5 @@
-// The model itself: the outcomes of small programs whose possible outcomes are known (litmus tests), data races,
-// threads that wait for ever.
+// The model itself: the outcomes of small programs whose possible outcomes are known (litmus
+// tests), data races, threads that wait for ever.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -81,7 +81,8 @@ TEST(Model, AMessageNeedsReleaseAndAcquire) {
   EXPECT_EQ(message_passing(Order::release, Order::acquire), ordered);
 }
 
-// A read-modify-write of a third thread, even a relaxed one, passes the message on; a store does not.
+// A read-modify-write of a third thread, even a relaxed one, passes the message on; a store does
+// not.
 std::set<Outcome> message_by_way_of(bool modifies) {
   Litmus litmus(3);
   litmus.thread([&] {
@@ -93,7 +94,8 @@ std::set<Outcome> message_by_way_of(bool modifies) {
     modifies ? void(litmus.y.fetch_add(1, Order::relaxed)) : litmus.y.store(2, Order::relaxed);
   });
   litmus.thread([&] {
-    if (litmus.y.load(Order::acquire) == 2) litmus.results[0]->write(1 + litmus.x.load(Order::relaxed));
+    if (litmus.y.load(Order::acquire) == 2)
+      litmus.results[0]->write(1 + litmus.x.load(Order::relaxed));
   });
   return litmus.outcomes(1);
 }
@@ -112,7 +114,8 @@ TEST(Model, AThreadNeverReadsBackInTime) {
     litmus.results[0]->write(litmus.x.load(Order::relaxed));
     litmus.results[1]->write(litmus.x.load(Order::relaxed));
   });
-  EXPECT_EQ(litmus.outcomes(2), (std::set<Outcome>{{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}));
+  EXPECT_EQ(litmus.outcomes(2),
+            (std::set<Outcome>{{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}));
 }
 
 TEST(Model, ReadModifyWritesLoseNothing) {
@@ -125,7 +128,8 @@ TEST(Model, ReadModifyWritesLoseNothing) {
       litmus.results[i]->write(seen);
     });
   }
-  for (const Outcome& outcome : litmus.outcomes(3)) EXPECT_EQ(std::set<unsigned>(outcome.begin(), outcome.end()).size(), 3u);
+  for (const Outcome& outcome : litmus.outcomes(3))
+    EXPECT_EQ(std::set<unsigned>(outcome.begin(), outcome.end()).size(), 3u);
 }
 
 // Returns the problem of two threads, without its steps.
@@ -170,7 +174,9 @@ TEST(Model, FindsThreadsThatWaitForEver) {
     return problem_of(
         *two.model,
         [&] {
-          while (two.flag.load(Order::relaxed) == 0) pauses ? ModelMachine::pause(1) : void(ModelMachine::futex_wait(&two.flag, 0, timeout_ns));
+          while (two.flag.load(Order::relaxed) == 0)
+            pauses ? ModelMachine::pause(1)
+                   : void(ModelMachine::futex_wait(&two.flag, 0, timeout_ns));
         },
         [&] {
           if (!pauses || wakes) two.flag.store(1, Order::relaxed);

@@ -1,4 +1,5 @@
-// OptionOfAll: gives an option a value for all tests of a program. For a single scope use OptionForTest.
+// OptionOfAll: gives an option a value for all tests of a program. For a single scope use
+// OptionForTest.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -34,7 +34,8 @@ struct OldSwitch {
   Id id;
   uint64_t on, off;
 };
-constexpr OldSwitch kOldSwitches[] = {{Id::purge, static_cast<uint64_t>(Purge::kBalanced), static_cast<uint64_t>(Purge::kNever)}};
+constexpr OldSwitch kOldSwitches[] = {
+    {Id::purge, static_cast<uint64_t>(Purge::kBalanced), static_cast<uint64_t>(Purge::kNever)}};
 
 struct Alias {
   const char* name;
@@ -59,7 +60,8 @@ bool parse_number(const char* value, size_t length, bool with_suffix, uint64_t* 
   size_t i = 0;
   for (; i < length && value[i] >= '0' && value[i] <= '9'; i++) {
     if (__builtin_mul_overflow(number, uint64_t{10}, &number)) return false;
-    if (__builtin_add_overflow(number, static_cast<uint64_t>(value[i] - '0'), &number)) return false;
+    if (__builtin_add_overflow(number, static_cast<uint64_t>(value[i] - '0'), &number))
+      return false;
   }
   if (i == 0) return false;
   if (i < length && with_suffix) {
@@ -100,19 +102,17 @@ bool parse_choice(Id id, const char* value, size_t length, uint64_t* out) {
   }
   uint64_t on = 0;
   for (const OldSwitch& old : kOldSwitches) {
-    if (old.id == id && parse_switch(value, length, &on)) return *out = on != 0 ? old.on : old.off, true;
+    if (old.id == id && parse_switch(value, length, &on))
+      return *out = on != 0 ? old.on : old.off, true;
   }
   return false;
 }
 
 bool parse_value(Id id, const char* value, size_t length, uint64_t* out) {
   switch (row(id).kind) {
-    case Kind::kSwitch:
-      return parse_switch(value, length, out);
-    case Kind::kChoice:
-      return parse_choice(id, value, length, out);
-    default:
-      return parse_number(value, length, row(id).kind == Kind::kBytes, out);
+    case Kind::kSwitch: return parse_switch(value, length, out);
+    case Kind::kChoice: return parse_choice(id, value, length, out);
+    default: return parse_number(value, length, row(id).kind == Kind::kBytes, out);
   }
 }
 
@@ -184,7 +184,9 @@ const char* word(Id id, uint64_t value) { return words_of(id)[value]; }
 bool is_chosen(Id id) { return chosen[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
 
 uint64_t last_sample_interval() { return last_interval.load(std::memory_order_relaxed); }
-void remember_sample_interval(uint64_t bytes) { last_interval.store(bytes, std::memory_order_relaxed); }
+void remember_sample_interval(uint64_t bytes) {
+  last_interval.store(bytes, std::memory_order_relaxed);
+}
 
 const char* get_text(Id id) { return texts[static_cast<size_t>(id)]; }
 
@@ -235,20 +237,17 @@ void print_default(Id id, Text& out) {
 void print_expected(Id id, Text& out) {
   const Row& r = row(id);
   switch (r.kind) {
-    case Kind::kSwitch:
-      out << "0 or 1";
-      return;
-    case Kind::kChoice:
-      print_words(id, out);
-      return;
-    case Kind::kText:
-      out << "text";
-      return;
+    case Kind::kSwitch: out << "0 or 1"; return;
+    case Kind::kChoice: print_words(id, out); return;
+    case Kind::kText: out << "text"; return;
     case Kind::kBytes:
     case Kind::kMilliseconds:
     case Kind::kAutoMilliseconds:
     case Kind::kCount:
-      out << (r.kind == Kind::kBytes ? "bytes" : r.kind == Kind::kCount ? "a number" : "milliseconds") << " from ";
+      out << (r.kind == Kind::kBytes   ? "bytes"
+              : r.kind == Kind::kCount ? "a number"
+                                       : "milliseconds")
+          << " from ";
       print_number(r.kind, r.min, out);
       out << " to ";
       print_number(r.kind, r.max, out);
@@ -281,7 +280,8 @@ void parse(const char* text, void (*report)(const char* line)) {
       if (!has_value || !set(id, value, static_cast<size_t>(end - value), expected)) {
         if (!has_value) print_expected(id, expected);
         line << "SEEMALLOC_CONF: bad value \"";
-        line.append(value, static_cast<size_t>(end - value)) << "\" for " << row(id).name << " ignored; expected ";
+        line.append(value, static_cast<size_t>(end - value))
+            << "\" for " << row(id).name << " ignored; expected ";
         line << expected.c_str();
         report(line.c_str());
       }

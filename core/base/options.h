@@ -1,8 +1,8 @@
 // Options by name: their table (options_table.h), their parser, their values.
 //
 // Values are constant-initialised to their defaults, so they may be read before any code has run.
-// Threads: values are relaxed atomics. Texts are written only before threads start, or under the lock of set()'s
-// caller.
+// Threads: values are relaxed atomics. Texts are written only before threads start, or under the
+// lock of set()'s caller.
 #pragma once
 
 #include <atomic>
@@ -56,12 +56,15 @@ namespace detail {
 extern std::atomic<uint64_t> values[kCount];
 }
 
-// The current value of an option that is not a text, in its unit; for a choice, the index of its word.
-inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
+// The current value of an option that is not a text, in its unit; for a choice, the index of its
+// word.
+inline uint64_t get(Id id) {
+  return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed);
+}
 // Whether the option was given a value, even its default, and not `auto` afterwards. Not for texts.
 bool is_chosen(Id id);
-// The last value of `sample` that was not 0, which is used when sampling is switched on again. May be set while
-// sampling is off.
+// The last value of `sample` that was not 0, which is used when sampling is switched on again. May
+// be set while sampling is off.
 uint64_t last_sample_interval();
 void remember_sample_interval(uint64_t bytes);
 // The word of a choice for one of its values.
@@ -69,7 +72,8 @@ const char* word(Id id, uint64_t value);
 // The current value of a text option; "" when unset.
 const char* get_text(Id id);
 
-// Parses and stores a value. On failure stores nothing, and appends to `problem` which value is expected.
+// Parses and stores a value. On failure stores nothing, and appends to `problem` which value is
+// expected.
 bool set(Id id, const char* value, size_t length, Text& problem);
 // Appends the current value as it would be written in SEEMALLOC_CONF.
 void print(Id id, Text& out);
@@ -77,7 +81,8 @@ void print(Id id, Text& out);
 void print_default(Id id, Text& out);
 void print_expected(Id id, Text& out);
 
-// Reads "name:value,name:value". Each unknown name or bad value is reported through `report` (one line) and skipped.
+// Reads "name:value,name:value". Each unknown name or bad value is reported through `report` (one
+// line) and skipped.
 void parse(const char* text, void (*report)(const char* line));
 
 }  // namespace seemalloc::options

@@ -38,9 +38,12 @@ TEST(Options, NamesWhatItDoesNotKnowAndCarriesOn) {
 
 TEST(Options, SaysWhatABadValueShouldHaveBeen) {
   lines.clear();
-  parse("sample:lots,purge:maybe,foreign:never,stack_depth:3,sample:99999999999999999999,purge", keep);
+  parse("sample:lots,purge:maybe,foreign:never,stack_depth:3,sample:99999999999999999999,purge",
+        keep);
   ASSERT_EQ(lines.size(), 6u);
-  EXPECT_NE(lines[0].find("bad value \"lots\" for sample ignored; expected bytes from 0 to 1T"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("bad value \"lots\" for sample ignored; expected bytes from 0 to 1T"),
+            std::string::npos)
+      << lines[0];
   EXPECT_NE(lines[1].find("balanced, eager or never"), std::string::npos) << lines[1];
   EXPECT_NE(lines[2].find("pass, report or fatal"), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("a number from 4 to 128"), std::string::npos) << lines[3];
@@ -54,8 +57,10 @@ TEST(Options, ChoicesAreWordsAndWhatWasASwitchStillIs) {
   };
   EXPECT_EQ(purge_after("purge:eager"), Purge::kEager);
   EXPECT_EQ(printed(Id::purge), "eager");
-  for (const char* off : {"purge:never", "purge:off", "purge:0", "purge:false"}) EXPECT_EQ(purge_after(off), Purge::kNever) << off;
-  for (const char* on : {"purge:balanced", "purge:on", "purge:1", "purge:true"}) EXPECT_EQ(purge_after(on), Purge::kBalanced) << on;
+  for (const char* off : {"purge:never", "purge:off", "purge:0", "purge:false"})
+    EXPECT_EQ(purge_after(off), Purge::kNever) << off;
+  for (const char* on : {"purge:balanced", "purge:on", "purge:1", "purge:true"})
+    EXPECT_EQ(purge_after(on), Purge::kBalanced) << on;
   EXPECT_TRUE(lines.empty());
   parse("purge:2,foreign:1,foreign:on", keep);
   EXPECT_EQ(lines.size(), 3u);
@@ -68,7 +73,10 @@ TEST(Options, AnAliasIsTheOption) {
   EXPECT_EQ(get(Id::purge_delay), 1234u);
   parse("delay:never", keep);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("for purge_delay ignored; expected milliseconds from 0 to 3600000, or auto"), std::string::npos) << lines[0];
+  EXPECT_NE(
+      lines[0].find("for purge_delay ignored; expected milliseconds from 0 to 3600000, or auto"),
+      std::string::npos)
+      << lines[0];
 }
 
 TEST(Options, KnowsWhatWasChosen) {

@@ -1,6 +1,6 @@
-// Number of repetitions in a test: models on random operations, sums that must be right on average, profiles while
-// threads run. ThreadSanitizer makes tests twenty times slower and needs no average to see a race: under it each test
-// does a quarter of the repetitions, in the other builds all.
+// Number of repetitions in a test: models on random operations, sums that must be right on average,
+// profiles while threads run. ThreadSanitizer makes tests twenty times slower and needs no average
+// to see a race: under it each test does a quarter of the repetitions, in the other builds all.
 #pragma once
 
 namespace seemalloc {

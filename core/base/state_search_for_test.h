@@ -1,5 +1,5 @@
-// StateSearch: visits every state that a model of some threads can reach, each once. A state that no schedule reaches
-// cannot happen.
+// StateSearch: visits every state that a model of some threads can reach, each once. A state that
+// no schedule reaches cannot happen.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ class StateSearch {
  public:
   virtual ~StateSearch() = default;
 
-  // Explores from the initial state. Returns an empty string when no path has a problem, else the first problem found.
+  // Explores from the initial state. Returns an empty string when no path has a problem, else the
+  // first problem found.
   std::string explore() {
     visit(State{});
     return problem_;

@@ -1,6 +1,6 @@
-// StoreBuffer: a processor's store buffer, for models of lock-free protocols. Stores wait in it in order; each may
-// drain at any time, and the thread itself sees them immediately. It is a part of a model's state, so it can be
-// compared and copied.
+// StoreBuffer: a processor's store buffer, for models of lock-free protocols. Stores wait in it in
+// order; each may drain at any time, and the thread itself sees them immediately. It is a part of a
+// model's state, so it can be compared and copied.
 #pragma once
 
 #include <deque>

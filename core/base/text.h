@@ -1,5 +1,5 @@
-// Text formatting without malloc, stdio or locale: appends to a fixed buffer and truncates silently at its end (see
-// truncated()).
+// Text formatting without malloc, stdio or locale: appends to a fixed buffer and truncates silently
+// at its end (see truncated()).
 //
 // Threads: one writer. The text is always NUL-terminated.
 #pragma once
@@ -51,7 +51,8 @@ class FixedText : public Text {
   char storage_[kCapacity];
 };
 
-// For plain C strings: the C library's versions may be ifuncs that are not resolved yet when malloc is first called.
+// For plain C strings: the C library's versions may be ifuncs that are not resolved yet when malloc
+// is first called.
 size_t text_length(const char* s);
 bool text_equal(const char* a, const char* b);
 // True when the `length` bytes at `a` equal `b`.

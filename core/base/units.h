@@ -36,7 +36,9 @@ inline constexpr uint64_t kMillisecond_ns = 1000 * kMicrosecond_ns;
 inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
 
 constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
-constexpr size_t round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }
+constexpr size_t round_up(size_t n, size_t power_of_two) {
+  return (n + power_of_two - 1) & ~(power_of_two - 1);
+}
 constexpr size_t round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
 // a − b if that is positive, else 0.
 constexpr uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }

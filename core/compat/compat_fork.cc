@@ -13,7 +13,9 @@ void after_fork_in_child() {
   forget_profilers_in_child();
 }
 
-__attribute__((constructor(102))) void install() { pthread_atfork(nullptr, nullptr, after_fork_in_child); }
+__attribute__((constructor(102))) void install() {
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+}
 
 }  // namespace
 

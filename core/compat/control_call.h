@@ -19,8 +19,8 @@ struct ControlCall {
   bool writes() const { return new_value != nullptr || new_bytes != 0; }
   bool reads() const { return old_value != nullptr && old_bytes != nullptr; }
 
-  // Returns the value to the caller, if requested. EINVAL if the caller's buffer has another size; then the part that
-  // fits has been copied.
+  // Returns the value to the caller, if requested. EINVAL if the caller's buffer has another size;
+  // then the part that fits has been copied.
   template <typename T>
   int put(const T& value) {
     if (!reads()) return 0;

@@ -35,8 +35,8 @@ namespace {
 using Call = ControlCall;
 using options::Id;
 
-// There is one arena, number 0. It also answers to two other numbers: all arenas, and the number of arenas (which means
-// all arenas in jemalloc 3.x).
+// There is one arena, number 0. It also answers to two other numbers: all arenas, and the number of
+// arenas (which means all arenas in jemalloc 3.x).
 constexpr unsigned kArenas = 1;
 constexpr size_t kAllArenas = 4096;
 bool is_arena(size_t number) { return number <= kArenas || number == kAllArenas; }
@@ -124,13 +124,21 @@ int dirty_decay(Call& call) { return is_arena(call.numbers[0]) ? change_decay(ca
 int change_muzzy_decay(Call& call) {
   return call.read_write(ssize_t{0}, [](ssize_t ms) { return ms < -1 ? EFAULT : 0; });
 }
-int muzzy_decay(Call& call) { return is_arena(call.numbers[0]) ? change_muzzy_decay(call) : EFAULT; }
+int muzzy_decay(Call& call) {
+  return is_arena(call.numbers[0]) ? change_muzzy_decay(call) : EFAULT;
+}
 
 // No block is too large for the arena, and no mapping too large to grow.
-int oversize_threshold(Call& call) { return is_arena(call.numbers[0]) ? fixed(call, size_t{0}) : EFAULT; }
-int retain_grow_limit(Call& call) { return is_arena(call.numbers[0]) ? fixed(call, static_cast<size_t>(PTRDIFF_MAX)) : EFAULT; }
+int oversize_threshold(Call& call) {
+  return is_arena(call.numbers[0]) ? fixed(call, size_t{0}) : EFAULT;
+}
+int retain_grow_limit(Call& call) {
+  return is_arena(call.numbers[0]) ? fixed(call, static_cast<size_t>(PTRDIFF_MAX)) : EFAULT;
+}
 
-int arena_initialized(Call& call) { return is_arena(call.numbers[0]) ? call.read_only(true) : EFAULT; }
+int arena_initialized(Call& call) {
+  return is_arena(call.numbers[0]) ? call.read_only(true) : EFAULT;
+}
 int no_dss(Call& call) { return call.text("disabled"); }
 
 // A program that creates an arena gets the one arena. It cannot bring memory of its own.
@@ -151,7 +159,9 @@ int class_size(Call& call) {
 size_t slab_bytes(size_t i) { return heap::kClasses[i].min_pages * kPageBytes; }
 int class_blocks(Call& call) {
   size_t i = call.numbers[0];
-  return i < heap::kClassCount ? call.read_only(static_cast<uint32_t>(slab_bytes(i) / heap::kClasses[i].bytes)) : ENOENT;
+  return i < heap::kClassCount
+             ? call.read_only(static_cast<uint32_t>(slab_bytes(i) / heap::kClasses[i].bytes))
+             : ENOENT;
 }
 int class_slab(Call& call) {
   size_t i = call.numbers[0];
@@ -187,7 +197,8 @@ size_t mapped_bytes(const Snapshot& s) { return s.active() + s.free_dirty + s.me
 // ---- profiling ----
 
 int prof_active(Call& call) {
-  return call.read_write(sampling_is_on(), [](bool on) { return switch_sampling(on) ? 0 : EFAULT; });
+  return call.read_write(sampling_is_on(),
+                         [](bool on) { return switch_sampling(on) ? 0 : EFAULT; });
 }
 
 int prof_dump(Call& call) {
@@ -221,8 +232,8 @@ int prof_prefix(Call& call) {
   return prefix != nullptr && set_option_to("dump_prefix", prefix) ? 0 : EFAULT;
 }
 
-// Switches dumps on as MALLOC_CONF's prof_gdump does. The dumps are then named as jemalloc names them, unless another
-// form was chosen.
+// Switches dumps on as MALLOC_CONF's prof_gdump does. The dumps are then named as jemalloc names
+// them, unless another form was chosen.
 int prof_gdump(Call& call) {
   bool now = options::get(Id::dump_growth_interval) != 0;
   return call.read_write(now, [now](bool on) {
@@ -233,7 +244,9 @@ int prof_gdump(Call& call) {
 }
 
 // -1: never.
-ssize_t dump_interval_log2() { return static_cast<ssize_t>(std::bit_width(options::get(Id::dump_alloc_interval))) - 1; }
+ssize_t dump_interval_log2() {
+  return static_cast<ssize_t>(std::bit_width(options::get(Id::dump_alloc_interval))) - 1;
+}
 
 // The values of the options at the start.
 struct Start {
@@ -255,8 +268,8 @@ int zero_size(Call& call) { return call.read_only(size_t{0}); }
 int zero_count(Call& call) { return call.read_only(uint64_t{0}); }
 int empty_text(Call& call) { return call.text(""); }
 
-// The most blocks that a thread free list can have, in the class with the fewest and in the one with the most: a list
-// holds the free blocks of one span.
+// The most blocks that a thread free list can have, in the class with the fewest and in the one
+// with the most: a list holds the free blocks of one span.
 constexpr size_t kMaxSpanBytes = heap::kMaxSpanPages * kPageBytes;
 constexpr unsigned kFewestListed = kMaxSpanBytes / heap::kMaxSmallBytes;
 constexpr unsigned kMostListed = kMaxSpanBytes / 2 / heap::kClasses[0].bytes;
@@ -269,9 +282,12 @@ int use_cache(Call& call) {
   return call.get(&cache);
 }
 
-#define FIGURE(expression) [](Call& call) { return figure(call, [](const Snapshot& s) { return expression; }); }
-#define ARENA_FIGURE(expression) [](Call& call) { return arena_figure(call, [](const Snapshot& s) { return expression; }); }
-#define CLASS_FIGURE(expression) [](Call& call) { return class_figure(call, [](const ClassFigures& c) { return expression; }); }
+#define FIGURE(expression) \
+  [](Call& call) { return figure(call, [](const Snapshot& s) { return expression; }); }
+#define ARENA_FIGURE(expression) \
+  [](Call& call) { return arena_figure(call, [](const Snapshot& s) { return expression; }); }
+#define CLASS_FIGURE(expression) \
+  [](Call& call) { return class_figure(call, [](const ClassFigures& c) { return expression; }); }
 #define VALUE(expression) [](Call& call) { return call.read_only(expression); }
 
 constexpr ControlRow kRows[] = {
@@ -282,7 +298,10 @@ constexpr ControlRow kRows[] = {
        bool on = options::get(Id::helper) != 0;
        return call.read_write(on, [on](bool wanted) { return wanted == on ? 0 : EPERM; });
      }},
-    {"max_background_threads", [](Call& call) { return call.read_write(size_t{1}, [](size_t n) { return n != 0 ? 0 : EINVAL; }); }},
+    {"max_background_threads",
+     [](Call& call) {
+       return call.read_write(size_t{1}, [](size_t n) { return n != 0 ? 0 : EINVAL; });
+     }},
 
     {"thread.arena", thread_arena},
     {"thread.allocated", thread_allocated},
@@ -434,7 +453,8 @@ constexpr ControlRow kRows[] = {
     {"opt.lg_tcache_flush_small_div", VALUE(unsigned{0})},
     {"opt.lg_tcache_flush_large_div", VALUE(unsigned{0})},
     {"opt.lg_extent_max_active_fit", zero_size},
-    // seemalloc has no such huge page allocator: it serves no size, keeps no memory and never waits.
+    // seemalloc has no such huge page allocator: it serves no size, keeps no memory and never
+    // waits.
     {"opt.hpa", no},
     {"opt.hpa_slab_max_alloc", zero_size},
     {"opt.hpa_hugification_threshold", zero_size},
@@ -451,8 +471,8 @@ constexpr ControlRow kRows[] = {
     {"opt.hpa_sec_bytes_after_flush", zero_size},
     {"opt.hpa_sec_batch_fill_extra", zero_size},
     {"opt.thp", [](Call& call) { return call.text("default"); }},
-    // Sampling is on unless prof_active is false. This is false only if the configuration says so: then the program
-    // wants no profiles by jemalloc's options.
+    // Sampling is on unless prof_active is false. This is false only if the configuration says so:
+    // then the program wants no profiles by jemalloc's options.
     {"opt.prof", VALUE(!start.said.prof_off)},
     {"opt.prof_prefix", [](Call& call) { return call.text(start.prefix); }},
     {"opt.prof_active", VALUE(start.samples)},
@@ -493,8 +513,8 @@ void keep_start() {
   start.muzzy_decay_ms = options::get(Id::purge_free) != 0 ? -1 : muzzy;
   Text prefix(start.prefix, sizeof(start.prefix));
   copy_text_option(Id::dump_prefix, prefix);
-  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";  // jemalloc's default, which dump
-                                                                                       // names use here too
+  // Jemalloc's default, which dump names use here too.
+  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";
 }
 
 ControlRows control_rows() { return {kRows, sizeof(kRows) / sizeof(kRows[0])}; }

@@ -1,6 +1,7 @@
 // The table of jemalloc's control names and their handlers.
 //
-// Caller: mallctl.cc, which finds the row. MIBs that a program keeps contain a row's index in the table.
+// Caller: mallctl.cc, which finds the row. MIBs that a program keeps contain a row's index in the
+// table.
 // Threads: any.
 #pragma once
 

@@ -29,12 +29,9 @@ bool set_option_to(const char* name, uint64_t value) {
 
 ssize_t decay_ms() {
   switch (purge_mode()) {
-    case options::Purge::kNever:
-      return -1;
-    case options::Purge::kEager:
-      return 0;
-    case options::Purge::kBalanced:
-      break;
+    case options::Purge::kNever: return -1;
+    case options::Purge::kEager: return 0;
+    case options::Purge::kBalanced: break;
   }
   return static_cast<ssize_t>(options::get(Id::purge_delay));
 }
@@ -59,7 +56,8 @@ void set_release_rate(double rate) {
     set_option_to("purge", "never");
     return;
   }
-  if (rate == 1) {  // the default, theirs and ours: the rate that a program has read before it changed the rate
+  // The default, theirs and ours: the rate that a program has read before it changed the rate.
+  if (rate == 1) {
     set_option_to("purge_delay", "auto");
     set_option_to("purge", "balanced");
     return;
@@ -72,10 +70,13 @@ void set_release_rate(double rate) {
 bool sampling_is_on() { return options::get(Id::sample) != 0; }
 
 bool switch_sampling(bool on) {
-  return on == sampling_is_on() || set_option_to("sample", on ? options::last_sample_interval() : 0);
+  return on == sampling_is_on() ||
+         set_option_to("sample", on ? options::last_sample_interval() : 0);
 }
 
-size_t sample_interval_log2() { return static_cast<size_t>(std::bit_width(options::last_sample_interval())) - 1; }
+size_t sample_interval_log2() {
+  return static_cast<size_t>(std::bit_width(options::last_sample_interval())) - 1;
+}
 
 bool set_sample_interval_log2(size_t log2) {
   if (log2 >= 64 || uint64_t{1} << log2 > options::row(Id::sample).max) return false;

@@ -14,7 +14,8 @@ namespace seemalloc::compat {
 bool set_option_to(const char* name, uint64_t value);
 bool set_option_to(const char* name, const char* value);
 
-// jemalloc's decay times: ms until free memory is purged; 0: at once, -1: never. Values below -1 are refused.
+// jemalloc's decay times: ms until free memory is purged; 0: at once, -1: never. Values below -1
+// are refused.
 ssize_t decay_ms();
 bool set_decay_ms(ssize_t ms);
 

@@ -42,14 +42,15 @@ void complain(const char* what, const char* path, const char* why) {
 
 void complain_of_length(const char* call, const char* what, size_t most, const char* text) {
   FixedText<kDumpPathBytes + 160> line;
-  line << call << ": expected a " << what << " of fewer than " << uint64_t{most} << " bytes: " << text;
+  line << call << ": expected a " << what << " of fewer than " << uint64_t{most}
+       << " bytes: " << text;
   warn(line.c_str());
 }
 
 // ---- heap profiles ----
 //
-// HeapProfilerStart has the effect that HEAPPROFILE has from the start of the program: dumps in gperftools' text
-// format, controlled by the same options.
+// HeapProfilerStart has the effect that HEAPPROFILE has from the start of the program: dumps in
+// gperftools' text format, controlled by the same options.
 
 using options::Id;
 enum class Heap { kAsTheVariableSays, kOn, kOff };
@@ -57,20 +58,23 @@ enum class Heap { kAsTheVariableSays, kOn, kOff };
 // Held while profiling is started or stopped, not while a profile is written.
 Lock heap_lock;
 constinit std::atomic<Heap> heap_state{Heap::kAsTheVariableSays};
-// True if HeapProfilerStart has set the option `sample`; its value before, and the last interval that was not 0.
+// True if HeapProfilerStart has set the option `sample`; its value before, and the last interval
+// that was not 0.
 bool heap_records_all = false;
 uint64_t sample_before = 0, interval_before = 0;
 bool sample_was_ours = false;  // neither the user nor the program has chosen it
 
 // The values of the options before the start.
-constexpr Id kHeapOptions[] = {Id::dump_prefix, Id::dump_names, Id::dump_final, Id::dump_alloc_interval, Id::dump_inuse_interval,
-                               Id::dump_time_interval};
+constexpr Id kHeapOptions[] = {Id::dump_prefix,         Id::dump_names,
+                               Id::dump_final,          Id::dump_alloc_interval,
+                               Id::dump_inuse_interval, Id::dump_time_interval};
 constexpr unsigned kHeapOptionCount = sizeof(kHeapOptions) / sizeof(kHeapOptions[0]);
 char options_before[kHeapOptionCount][options::kMaxTextBytes];
 
 bool heap_is_profiled() {
   Heap state = heap_state.load(std::memory_order_acquire);
-  return state == Heap::kOn || (state == Heap::kAsTheVariableSays && heap_is_profiled_by_variable());
+  return state == Heap::kOn ||
+         (state == Heap::kAsTheVariableSays && heap_is_profiled_by_variable());
 }
 
 void keep_options() {
@@ -81,11 +85,12 @@ void keep_options() {
 }
 
 void restore_options() {
-  for (unsigned i = 0; i < kHeapOptionCount; i++) set_option_to(options::row(kHeapOptions[i]).name, options_before[i]);
+  for (unsigned i = 0; i < kHeapOptionCount; i++)
+    set_option_to(options::row(kHeapOptions[i]).name, options_before[i]);
 }
 
-// Keeps values that SEEMALLOC_CONF or `seemalloc set` has changed. An option that was set to its default counts as not
-// set.
+// Keeps values that SEEMALLOC_CONF or `seemalloc set` has changed. An option that was set to its
+// default counts as not set.
 void choose(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
   if (options::get(id) == row.fallback) set_option_to(row.name, value < row.max ? value : row.max);
@@ -132,7 +137,8 @@ time_t cpu_started = 0;
 bool start_cpu(const char* path) {
   if (path == nullptr) return false;
   if (*path == 0) return warn("ProfilerStart: expected a path, got an empty one"), false;
-  if (text_length(path) >= kDumpPathBytes) return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
+  if (text_length(path) >= kDumpPathBytes)
+    return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
   {
     LockGuard guard(cpu_lock);
     if (cpu_path[0] != 0) return false;
@@ -151,7 +157,9 @@ bool start_cpu(const char* path) {
 void write_cpu(bool ended) {
   CpuTaken taken{};
   CpuTake result = take_cpu_profile(cpu_number, ended, &taken);
-  if (result == CpuTake::kReplaced) return complain("CPU profile", cpu_path, "another caller ended it and started a new one; the profile is lost");
+  if (result == CpuTake::kReplaced)
+    return complain("CPU profile", cpu_path,
+                    "another caller ended it and started a new one; the profile is lost");
   bool written = result == CpuTake::kTaken && write_profile_as(taken.profile, cpu_path) == 0;
   if (result == CpuTake::kTaken) give_back(taken.profile);
   if (!written) complain("CPU profile", cpu_path, "could not be written");
@@ -165,7 +173,8 @@ bool stop_started_cpu() {
   return true;
 }
 
-// Stops the profile that ProfilerStart started. If there is none, stops the one that CPUPROFILE started.
+// Stops the profile that ProfilerStart started. If there is none, stops the one that CPUPROFILE
+// started.
 void stop_cpu() {
   {
     LockGuard guard(cpu_lock);
@@ -182,7 +191,8 @@ void flush_cpu() {
   flush_cpu_run();
 }
 
-// A program need not stop its profile before it ends. end_cpu_run() ends a profile that CPUPROFILE began.
+// A program need not stop its profile before it ends. end_cpu_run() ends a profile that CPUPROFILE
+// began.
 __attribute__((destructor(102))) void stop_cpu_at_exit() {
   constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
   // Skips a profile that a child of vfork, or of a bare system call, shares with its parent.
@@ -196,7 +206,8 @@ __attribute__((destructor(102))) void stop_cpu_at_exit() {
 // Blocks allocated before the call are not in its profiles.
 SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (prefix == nullptr) return;
-  if (text_length(prefix) >= options::kMaxTextBytes) return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
+  if (text_length(prefix) >= options::kMaxTextBytes)
+    return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
   LockGuard guard(heap_lock);
   if (heap_is_profiled()) return;
   if (!begin_absolute_anew()) return complain("heap profile", prefix, "no memory to start it");
@@ -213,8 +224,11 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
     restore_options();
     record_as_before();
   } else {
-    for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
-    // HEAPPROFILE makes the sampler record each allocation, which is useless from now on, except for HEAPCHECK.
+    for (const char* name :
+         {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"})
+      set_option_to(name, uint64_t{0});
+    // HEAPPROFILE makes the sampler record each allocation, which is useless from now on, except
+    // for HEAPCHECK.
     if (options::get(Id::sample) == 1 && options::get(Id::leak_summary) == 0) {
       sample_before = options::row(Id::sample).fallback;
       sample_was_ours = true;
@@ -228,7 +242,8 @@ SEEMALLOC_EXPORT int IsHeapProfilerRunning(void) { return heap_is_profiled() ? 1
 SEEMALLOC_EXPORT void HeapProfilerDump(const char*) {
   if (!heap_is_profiled()) return;
   FixedText<kDumpPathBytes> path;
-  if (dump_by_prefix(DumpReason::kAsked, path) != 0) complain("heap profile", path.c_str(), "could not be written");
+  if (dump_by_prefix(DumpReason::kAsked, path) != 0)
+    complain("heap profile", path.c_str(), "could not be written");
 }
 
 SEEMALLOC_EXPORT char* GetHeapProfile(void) {
@@ -269,22 +284,23 @@ SEEMALLOC_EXPORT void ProfilerFlush(void) { flush_cpu(); }
 SEEMALLOC_EXPORT void ProfilerEnable(void) {}
 SEEMALLOC_EXPORT void ProfilerDisable(void) {}
 SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
-// Writes the program counters of the caller's stack, innermost first, or of the stack that the signal with `ucontext`
-// has interrupted. Leaves out the first `skip`.
-SEEMALLOC_EXPORT int ProfilerGetStackTrace(void** result, int most, int skip, const void* ucontext) {
+// Writes the program counters of the caller's stack, innermost first, or of the stack that the
+// signal with `ucontext` has interrupted. Leaves out the first `skip`.
+SEEMALLOC_EXPORT int ProfilerGetStackTrace(void** result, int most, int skip,
+                                           const void* ucontext) {
   constexpr int kMost = 256;
   uintptr_t frames[kMost];
   if (result == nullptr || most <= 0) return 0;
   if (skip < 0) skip = 0;
   unsigned wanted = static_cast<unsigned>(most < kMost - skip ? most + skip : kMost);
-  unsigned depth = ucontext != nullptr ? interrupted_call_stack(ucontext, frames, wanted) : call_stack(frames, wanted);
+  unsigned depth = ucontext != nullptr ? interrupted_call_stack(ucontext, frames, wanted)
+                                       : call_stack(frames, wanted);
   int count = 0;
-  for (unsigned i = static_cast<unsigned>(skip); i < depth && count < most; i++) result[count++] = reinterpret_cast<void*>(frames[i]);
+  for (unsigned i = static_cast<unsigned>(skip); i < depth && count < most; i++)
+    result[count++] = reinterpret_cast<void*>(frames[i]);
   return count;
 }
-SEEMALLOC_EXPORT int ProfilingIsEnabledForAllThreads(void) {
-  return cpu_report().running ? 1 : 0;
-}
+SEEMALLOC_EXPORT int ProfilingIsEnabledForAllThreads(void) { return cpu_report().running ? 1 : 0; }
 SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
   CpuReport report = cpu_report();
   memset(state, 0, sizeof(*state));

@@ -157,8 +157,8 @@ TEST_F(Profilers, WhatJemallocsOptionsBeganGoesOnBehindAStop) {
   ASSERT_TRUE(set_option_to("dump_prefix", ""));
 }
 
-// Records each allocation, as HEAPPROFILE does, unless the user has chosen an interval. After the stop the interval is
-// as before.
+// Records each allocation, as HEAPPROFILE does, unless the user has chosen an interval. After the
+// stop the interval is as before.
 TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
   auto in_use = [] {
     unsigned long long blocks = 0, bytes = 0;
@@ -196,7 +196,9 @@ TEST_F(Profilers, WhatWasAllocatedBeforeTheStartIsInNoProfile) {
     char* text = GetHeapProfile();
     unsigned long long most = 0, blocks = 0, bytes = 0;
     for (const char* line = strchr(text, '\n'); line != nullptr; line = strchr(line + 1, '\n')) {
-      if (sscanf(line, " %llu: %llu [", &blocks, &bytes) == 2 && blocks != 0 && bytes / blocks == kBytes) most = std::max(most, blocks);
+      if (sscanf(line, " %llu: %llu [", &blocks, &bytes) == 2 && blocks != 0 &&
+          bytes / blocks == kBytes)
+        most = std::max(most, blocks);
     }
     sm_free(text);
     return most;
@@ -226,13 +228,15 @@ TEST_F(Profilers, AStackTraceBeginsWithTheCaller) {
   void* both[2][64];
   int depths[2];
   volatile int twice = 2;
-  for (int i = 0; i < twice; i++) depths[i] = trace_of_caller(both[i], 64, 2 * i);  // one call site, so that the
-                                                                                    // addresses are the same
+  // One call site, so that the addresses are the same.
+  for (int i = 0; i < twice; i++) depths[i] = trace_of_caller(both[i], 64, 2 * i);
   void **all = both[0], **rest = both[1];
   int depth = depths[0];
   ASSERT_GT(depth, 3);
   // In a library of its own our frames are left out; in this test they come first.
-  auto is_caller = [begin = reinterpret_cast<uintptr_t>(&trace_of_caller)](void* pc) { return reinterpret_cast<uintptr_t>(pc) - begin < 200; };
+  auto is_caller = [begin = reinterpret_cast<uintptr_t>(&trace_of_caller)](void* pc) {
+    return reinterpret_cast<uintptr_t>(pc) - begin < 200;
+  };
   EXPECT_LT(std::find_if(all, all + depth, is_caller) - all, 4);
   EXPECT_EQ(depths[1], depth - 2);
   EXPECT_TRUE(std::equal(rest, rest + depths[1], all + 2));
@@ -246,7 +250,9 @@ int interrupted_depth;
 TEST_F(Profilers, AStackTraceOfASignalBeginsWithWhatItInterrupted) {
   struct sigaction action = {}, old = {};
   action.sa_flags = SA_SIGINFO;
-  action.sa_sigaction = [](int, siginfo_t*, void* ucontext) { interrupted_depth = ProfilerGetStackTrace(interrupted, 4, 0, ucontext); };
+  action.sa_sigaction = [](int, siginfo_t*, void* ucontext) {
+    interrupted_depth = ProfilerGetStackTrace(interrupted, 4, 0, ucontext);
+  };
   ASSERT_EQ(sigaction(SIGUSR2, &action, &old), 0);
   raise(SIGUSR2);
   sigaction(SIGUSR2, &old, nullptr);
@@ -276,10 +282,21 @@ TEST_F(Profilers, AStartedOneDumpsByItself) {
 }
 
 TEST_F(Profilers, OneThatIsNotStoppedDumpsAtExit) {
-  EXPECT_EXIT({ HeapProfilerStart(in("p").c_str()); exit(0); }, testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        HeapProfilerStart(in("p").c_str());
+        exit(0);
+      },
+      testing::ExitedWithCode(0), "");
   ASSERT_EQ(files().size(), 1u);
   EXPECT_EQ(start_of(*files().begin()), "heap profile:");
-  EXPECT_EXIT({ HeapProfilerStart(in("p").c_str()); HeapProfilerStop(); exit(0); }, testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        HeapProfilerStart(in("p").c_str());
+        HeapProfilerStop();
+        exit(0);
+      },
+      testing::ExitedWithCode(0), "");
   EXPECT_EQ(files().size(), 1u);
 }
 
@@ -287,7 +304,9 @@ TEST_F(Profilers, ALongPrefixIsRefusedAtTheStart) {
   testing::internal::CaptureStderr();
   HeapProfilerStart(std::string(300, 'x').c_str());
   EXPECT_EQ(IsHeapProfilerRunning(), 0);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("HeapProfilerStart: expected a prefix of fewer than 256 bytes: xxx"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "HeapProfilerStart: expected a prefix of fewer than 256 bytes: xxx"),
+            std::string::npos);
 }
 
 TEST_F(Profilers, APathIsTakenAsItIs) {
@@ -297,21 +316,24 @@ TEST_F(Profilers, APathIsTakenAsItIs) {
   EXPECT_EQ(files(), Names{"50%n%p"});
   testing::internal::CaptureStderr();
   EXPECT_EQ(ProfilerStart((folder_ + "/" + std::string(600, 'x')).c_str()), 0);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("ProfilerStart: expected a path of fewer than 512 bytes: /tmp/"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "ProfilerStart: expected a path of fewer than 512 bytes: /tmp/"),
+            std::string::npos);
 }
 
 // An empty path means that no profile runs, so a profile with one could not be stopped.
 TEST_F(Profilers, AnEmptyPathIsRefused) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ProfilerStart(""), 0);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: ProfilerStart: expected a path, got an empty one\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "seemalloc: ProfilerStart: expected a path, got an empty one\n");
   ProfilerState state;
   ProfilerGetCurrentState(&state);
   EXPECT_EQ(state.enabled, 0);
 }
 
-// Other calls may end the profile: its samples are written all the same. A profile that they start afterwards is
-// theirs.
+// Other calls may end the profile: its samples are written all the same. A profile that they start
+// afterwards is theirs.
 TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
   ASSERT_EQ(ProfilerStart(in("p").c_str()), 1);
   ASSERT_EQ(seemalloc_cpu_stop(), 0);
@@ -324,7 +346,8 @@ TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
   testing::internal::CaptureStderr();
   ProfilerFlush();
   ProfilerStop();
-  std::string line = "seemalloc: CPU profile " + in("p") + ": another caller ended it and started a new one; the profile is lost\n";
+  std::string line = "seemalloc: CPU profile " + in("p") +
+                     ": another caller ended it and started a new one; the profile is lost\n";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
   EXPECT_EQ(files(), Names{});
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
@@ -399,14 +422,15 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
   unsetenv("CPUPROFILE");
 }
 
-// Slows a thread that releases a lock for which another thread waits, so that the other one goes first.
+// Slows a thread that releases a lock for which another thread waits, so that the other one goes
+// first.
 long let_others_go_first(long number) {
   if (number == SYS_futex) usleep(2000);
   return 0;
 }
 
-// After a profile is ended and before it is written, no other profile replaces it: each file has the profile of its
-// requester.
+// After a profile is ended and before it is written, no other profile replaces it: each file has
+// the profile of its requester.
 TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
   testing::internal::CaptureStderr();
   setenv("CPUPROFILE", in("signal").c_str(), 1);
@@ -441,7 +465,8 @@ TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
   }
   EXPECT_GT(own, 0u);
   EXPECT_GT(others, 0u);
-  for (const char* name : {"CPUPROFILE", "CPUPROFILESIGNAL", "CPUPROFILE_FREQUENCY"}) unsetenv(name);
+  for (const char* name : {"CPUPROFILE", "CPUPROFILESIGNAL", "CPUPROFILE_FREQUENCY"})
+    unsetenv(name);
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("it is lost"), std::string::npos);
 }
 

@@ -29,8 +29,8 @@ struct Counts {
   }
 };
 
-// The counts to write for a row, so that a reader that scales them by the header's interval gets our estimate: the
-// samples themselves, if they were drawn with that interval.
+// The counts to write for a row, so that a reader that scales them by the header's interval gets
+// our estimate: the samples themselves, if they were drawn with that interval.
 Counts counts_of(const SampleRow& row, HeapText form, uint64_t interval) {
   double scale = form == HeapText::kAbsolute ? 1 : chance_of_sample(row.bytes, interval);
   Counts counts;
@@ -53,10 +53,12 @@ struct Writer {
 };
 
 void append_counts(Text& out, const Counts& counts) {
-  out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes << "]";
+  out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes
+      << "]";
 }
 
-// The text has no names: a reader would take a Python function's word for an address of unknown code.
+// The text has no names: a reader would take a Python function's word for an address of unknown
+// code.
 bool is_address(uintptr_t word) {
   PythonPlace place;
   return !python_place(word, &place);
@@ -69,11 +71,13 @@ void append_stack(Text& out, const uintptr_t* return_addresses, unsigned depth) 
   }
 }
 
-void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_addresses, unsigned depth) {
+void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_addresses,
+                  unsigned depth) {
   writer.sum.add(counts);
   writer.bound += 128 + size_t{depth} * 20;
   if (writer.out == nullptr) {
-    for (unsigned i = 0; i < depth; i++) writer.python_frames += is_address(return_addresses[i]) ? 0 : 1;
+    for (unsigned i = 0; i < depth; i++)
+      writer.python_frames += is_address(return_addresses[i]) ? 0 : 1;
     return;
   }
   if (writer.form == HeapText::kJemalloc) {
@@ -89,7 +93,8 @@ void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_
 
 void write_sample(void* context, const SampleRow& row) {
   Writer& writer = *static_cast<Writer*>(context);
-  write_counts(writer, counts_of(row, writer.form, writer.interval), row.return_addresses, row.depth);
+  write_counts(writer, counts_of(row, writer.form, writer.interval), row.return_addresses,
+               row.depth);
 }
 
 // A row of gperftools is one allocation of pages; ours has all of them with the same stack.
@@ -102,7 +107,8 @@ std::atomic<bool> absolute_begins_anew{false};
 
 // Counts may have been reset: by prof.reset, or HeapProfilerStart.
 bool begins_anew(HeapText form) {
-  return form == HeapText::kJemalloc || (form == HeapText::kAbsolute && absolute_begins_anew.load(std::memory_order_relaxed));
+  return form == HeapText::kJemalloc ||
+         (form == HeapText::kAbsolute && absolute_begins_anew.load(std::memory_order_relaxed));
 }
 
 void write_rows(Writer& writer) {
@@ -133,21 +139,25 @@ void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum
   out << "\n";
 }
 
-// Lines that jeprof and pprof skip and `seemalloc top` shows: allocations that the samples missed, and the error of the
-// estimates.
+// Lines that jeprof and pprof skip and `seemalloc top` shows: allocations that the samples missed,
+// and the error of the estimates.
 void write_notes(Text& out, HeapText form, const Writer& writer) {
   uint64_t interval = writer.interval;
-  auto line = [](void* to, const Text& note) { *static_cast<Text*>(to) << "# " << note.c_str() << "\n"; };
+  auto line = [](void* to, const Text& note) {
+    *static_cast<Text*>(to) << "# " << note.c_str() << "\n";
+  };
   if (form == HeapText::kGrowth) {
     for_each_growth_note(line, &out);
   } else {
     for_each_heap_note(interval, line, &out);
   }
   if (writer.python_frames != 0) {
-    out << "# python: " << writer.python_frames << " frames are functions in Python, which this text cannot name: left out\n";
+    out << "# python: " << writer.python_frames
+        << " frames are functions in Python, which this text cannot name: left out\n";
   }
   if (uint64_t reset_ns = samples_forgotten_ns(); begins_anew(form) && reset_ns != 0) {
-    out << (form == HeapText::kJemalloc ? "# prof.reset: " : "# HeapProfilerStart: ") << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
+    out << (form == HeapText::kJemalloc ? "# prof.reset: " : "# HeapProfilerStart: ")
+        << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
         << " ms before this profile was taken; what was sampled until then is not in its rows\n";
   }
 }
@@ -174,15 +184,22 @@ void write_maps(Text& out) {
   out << "\nMAPPED_LIBRARIES:\n";
   if (int fd = os::open_file("/proc/self/maps", O_RDONLY); fd >= 0) {
     char part[1024];
-    for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
+    for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;)
+      out.append(part, static_cast<size_t>(n));
     os::close_file(fd);
   }
-  for_each_unloaded_range([](void* to, const UnloadedRange& range) { append_unloaded(*static_cast<Text*>(to), range); }, &out);
+  for_each_unloaded_range(
+      [](void* to, const UnloadedRange& range) { append_unloaded(*static_cast<Text*>(to), range); },
+      &out);
 }
 
 size_t maps_bytes() {
   size_t bytes = 0;
-  for_each_unloaded_range([](void* to, const UnloadedRange& range) { *static_cast<size_t*>(to) += range.path_bytes + 80; }, &bytes);
+  for_each_unloaded_range(
+      [](void* to, const UnloadedRange& range) {
+        *static_cast<size_t*>(to) += range.path_bytes + 80;
+      },
+      &bytes);
   int fd = os::open_file("/proc/self/maps", O_RDONLY);
   if (fd < 0) return bytes;
   char part[1024];
@@ -211,7 +228,9 @@ size_t room_for(HeapText form) {
 
 }  // namespace
 
-uint64_t live_samples_at(const SampleRow& row, uint64_t interval) { return counts_of(row, HeapText::kSampled, interval).live; }
+uint64_t live_samples_at(const SampleRow& row, uint64_t interval) {
+  return counts_of(row, HeapText::kSampled, interval).live;
+}
 
 bool begin_absolute_anew() {
   if (!forget_samples()) return false;
@@ -245,8 +264,8 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
 
 }  // namespace seemalloc::compat
 
-// Dumps with other allocators' names have their text, whichever setting chose the names: HEAPPROFILE,
-// HeapProfilerStart, MALLOC_CONF, prof.gdump, SEEMALLOC_CONF.
+// Dumps with other allocators' names have their text, whichever setting chose the names:
+// HEAPPROFILE, HeapProfilerStart, MALLOC_CONF, prof.gdump, SEEMALLOC_CONF.
 int seemalloc::write_gperftools_text(const char* path, os::FileIdentity* file) {
   return compat::write_heap_text(compat::HeapText::kAbsolute, path, file);
 }

@@ -1,4 +1,5 @@
-// The heap profile as gperftools and jemalloc write it: their readers must get the true values from it.
+// The heap profile as gperftools and jemalloc write it: their readers must get the true values from
+// it.
 #include "core/compat/heap_text.h"
 
 #include <fcntl.h>
@@ -48,7 +49,8 @@ struct Sum {
   double blocks = 0, bytes = 0;
 };
 
-// Reads as pprof and jeprof do: scales rows of samples up by the header's interval, each by its mean size.
+// Reads as pprof and jeprof do: scales rows of samples up by the header's interval, each by its
+// mean size.
 Sum in_use(const std::string& text, double interval) {
   Sum sum;
   std::istringstream lines(text);
@@ -60,7 +62,9 @@ Sum in_use(const std::string& text, double interval) {
     if (jemalloc && line[0] == '@') stack = true;
     size_t at = line.find("t*:");
     if (jemalloc && (at == std::string::npos || !stack)) continue;
-    if (sscanf(line.c_str() + (jemalloc ? at + 3 : 0), "%llu: %llu", &count, &bytes) != 2 || count == 0) continue;
+    if (sscanf(line.c_str() + (jemalloc ? at + 3 : 0), "%llu: %llu", &count, &bytes) != 2 ||
+        count == 0)
+      continue;
     double each = static_cast<double>(bytes) / static_cast<double>(count);
     double scale = interval > 1 ? 1 / (1 - std::exp(-each / interval)) : 1;
     sum.blocks += scale * static_cast<double>(count);
@@ -94,7 +98,8 @@ TEST(HeapText, ReadersComeToWhatIsInUse) {
   EXPECT_NEAR(in_use(text, 0).bytes / wanted, 1, 0.15);
 }
 
-// Samples drawn with another interval than the header's are restated, so that scaling them up gives the same.
+// Samples drawn with another interval than the header's are restated, so that scaling them up gives
+// the same.
 TEST(HeapText, OtherIntervalsAreRestated) {
   ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
   Held held(60000, 1024);
@@ -115,8 +120,8 @@ TEST(HeapText, ExactWhereEverythingIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-// As jemalloc documents it: samples from before the reset are forgotten, live or not; freeing them later makes no
-// difference.
+// As jemalloc documents it: samples from before the reset are forgotten, live or not; freeing them
+// later makes no difference.
 TEST(HeapText, ResetForgetsWhatWasSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   Sum ours = in_use(text_of(HeapText::kAbsolute), 0);
@@ -130,9 +135,11 @@ TEST(HeapText, ResetForgetsWhatWasSampled) {
     ASSERT_EQ(control("prof.reset", nullptr, nullptr, nullptr, 0), 0);
     EXPECT_EQ(in_use(text_of(HeapText::kJemalloc), 1).blocks, 0);
     EXPECT_EQ(all(text_of(HeapText::kJemalloc)), (std::pair{0ull, 0ull}));
-    EXPECT_EQ(in_use(text_of(HeapText::kAbsolute), 0).blocks - ours.blocks, 1000) << "others see all";
+    EXPECT_EQ(in_use(text_of(HeapText::kAbsolute), 0).blocks - ours.blocks, 1000)
+        << "others see all";
     Held fresh(200, 512);
-    for (int i = 0; i < 50; i++) sm_free(std::exchange(fresh.blocks[static_cast<size_t>(i)], nullptr));
+    for (int i = 0; i < 50; i++)
+      sm_free(std::exchange(fresh.blocks[static_cast<size_t>(i)], nullptr));
     if (round == 1) held = std::make_unique<Held>(1000, 512);
     std::string text = text_of(HeapText::kJemalloc);
     EXPECT_EQ(in_use(text, 1).blocks, round == 1 ? 1150 : 150);
@@ -143,10 +150,12 @@ TEST(HeapText, ResetForgetsWhatWasSampled) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-// Also if another thread was about to reset when the process forked: the child does not have that thread.
+// Also if another thread was about to reset when the process forked: the child does not have that
+// thread.
 TEST(HeapText, ResetGoesOnInAForkedChild) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
+  GTEST_SKIP()
+      << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
 #endif
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   auto reset = [] { return control("prof.reset", nullptr, nullptr, nullptr, 0); };
@@ -195,7 +204,8 @@ TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
   EXPECT_EQ(words().blocks, after.blocks);
   std::string text = text_of(HeapText::kGrowth);
   FixedText<64> sum;
-  sum << "heap profile: " << static_cast<uint64_t>(after.blocks) << ": " << static_cast<uint64_t>(after.bytes) << " [";
+  sum << "heap profile: " << static_cast<uint64_t>(after.blocks) << ": "
+      << static_cast<uint64_t>(after.bytes) << " [";
   EXPECT_EQ(first_line(text).rfind(sum.c_str(), 0), 0u) << first_line(text);
   EXPECT_NE(first_line(text).find("] @ growth"), std::string::npos);
   EXPECT_NE(text.find(" @ 0x"), std::string::npos);
@@ -212,7 +222,8 @@ TEST(HeapText, WordsOfOtherIntervalsAreRestated) {
   EXPECT_EQ(period, 100000);
   double sum = 0;
   for (void** at = all; at[0] != nullptr; at += 3 + reinterpret_cast<uintptr_t>(at[2])) {
-    double count = static_cast<double>(reinterpret_cast<uintptr_t>(at[0])), bytes = static_cast<double>(reinterpret_cast<uintptr_t>(at[1]));
+    double count = static_cast<double>(reinterpret_cast<uintptr_t>(at[0])),
+           bytes = static_cast<double>(reinterpret_cast<uintptr_t>(at[1]));
     sum += bytes / (1 - std::exp(-bytes / count / period));
   }
   operator delete[](all);
@@ -226,13 +237,15 @@ __attribute__((noinline)) void* allocate_at_depth(unsigned depth) {
   return block;
 }
 
-// The lines that readers skip, between header and rows: the equivalent of comments in profile.proto.
+// The lines that readers skip, between header and rows: the equivalent of comments in
+// profile.proto.
 std::vector<std::string> notes_of(HeapText form) {
   std::vector<std::string> notes;
   std::istringstream lines(text_of(form));
   std::string line;
   std::getline(lines, line);
-  while (std::getline(lines, line) && line.rfind("@ ", 0) != 0 && line.find("] @ ") == std::string::npos) {
+  while (std::getline(lines, line) && line.rfind("@ ", 0) != 0 &&
+         line.find("] @ ") == std::string::npos) {
     if (line.rfind("# ", 0) == 0) notes.push_back(line);
   }
   return notes;
@@ -241,7 +254,8 @@ std::vector<std::string> notes_of(HeapText form) {
 uint64_t figure_before(const std::vector<std::string>& notes, const char* words) {
   for (const std::string& note : notes) {
     size_t end = note.find(words);
-    if (end != std::string::npos) return strtoull(note.c_str() + note.rfind(' ', end - 1) + 1, nullptr, 10);
+    if (end != std::string::npos)
+      return strtoull(note.c_str() + note.rfind(' ', end - 1) + 1, nullptr, 10);
   }
   ADD_FAILURE() << "no note has: " << words;
   return 0;
@@ -251,7 +265,8 @@ uint64_t figure_before(const std::vector<std::string>& notes, const char* words)
 TEST(HeapText, AddressesAreThoseOfTheStacks) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   void* block = allocate_at_depth(3);
-  for (HeapText form : {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc, HeapText::kGrowth}) {
+  for (HeapText form :
+       {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc, HeapText::kGrowth}) {
     std::istringstream lines(text_of(form));
     std::string line;
     unsigned addresses = 0;
@@ -302,7 +317,8 @@ TEST(HeapText, FilesAreWholeOrNotThere) {
   EXPECT_LT(write_heap_text(HeapText::kJemalloc, "/nowhere/at/all"), 0);
 }
 
-// A path that is not a regular file is written to. Renaming over it would replace a device for all its users.
+// A path that is not a regular file is written to. Renaming over it would replace a device for all
+// its users.
 TEST(HeapText, APipeStaysAPipe) {
   std::string path = testing::TempDir() + "heap_text_test.pipe." + std::to_string(os::process_id());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
@@ -313,7 +329,8 @@ TEST(HeapText, APipeStaysAPipe) {
     char part[4096];
     for (bool last = false; !last;) {
       last = done;
-      for (ssize_t n; (n = read(fd, part, sizeof(part))) > 0;) read_here.append(part, static_cast<size_t>(n));
+      for (ssize_t n; (n = read(fd, part, sizeof(part))) > 0;)
+        read_here.append(part, static_cast<size_t>(n));
       os::pause(kMillisecond_ns);
     }
   });

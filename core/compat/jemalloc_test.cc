@@ -35,7 +35,8 @@ TEST(Xallocx, WhatHasGrownIsZero) {
     ASSERT_EQ(grown, kLong);
     size_t dirty = 0;
     for (size_t i = kShort; i < grown; i++) dirty += block[i] != 0;
-    EXPECT_EQ(dirty, flags == kZero ? 0 : kLong - kShort) << "without the flag there is something to see";
+    EXPECT_EQ(dirty, flags == kZero ? 0 : kLong - kShort)
+        << "without the flag there is something to see";
     EXPECT_EQ(block[kShort - 1], 0xAA);
     sm_free(block);
   }
@@ -47,13 +48,16 @@ TEST(Mallocx, ImpossibleSizesAreRefusedAtOnce) {
   void* huge = sm_malloc(2 * MiB);
   auto calls = [] {
     uint64_t calls = 0;
-    for (unsigned i = 0; i < os::kCalls; i++) calls += os::call_count(static_cast<os::Call>(i)).calls;
+    for (unsigned i = 0; i < os::kCalls; i++)
+      calls += os::call_count(static_cast<os::Call>(i)).calls;
     return calls;
   };
   uint64_t before = calls();
-  for (size_t bytes : {kAddressSpaceBytes + 1, size_t{1} << 62, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 4096, SIZE_MAX}) {
+  for (size_t bytes : {kAddressSpaceBytes + 1, size_t{1} << 62, SIZE_MAX / 2, SIZE_MAX / 2 + 1,
+                       SIZE_MAX - 4096, SIZE_MAX}) {
     SCOPED_TRACE(bytes);
-    for (int flags : {0, 6, 12, 30, kZero, kZero | 6, kZero | 12}) {  // with alignments of 64 bytes, 4 KiB and 1 GiB
+    // With alignments of 64 bytes, 4 KiB and 1 GiB.
+    for (int flags : {0, 6, 12, 30, kZero, kZero | 6, kZero | 12}) {
       EXPECT_EQ(mallocx(bytes, flags), nullptr) << flags;
       EXPECT_EQ(rallocx(small, bytes, flags), nullptr) << flags;
       EXPECT_EQ(rallocx(huge, bytes, flags), nullptr) << flags;
@@ -77,8 +81,9 @@ TEST(StatsPrint, GoesToTheMessageOfItsOwnName) {
     WriteText* message;
     void (*print)(WriteText, void*, const char*);
   };
-  for (const Name& name : {Name{&malloc_message, malloc_stats_print}, Name{&je_malloc_message, je_malloc_stats_print},
-                           Name{&_rjem_malloc_message, _rjem_malloc_stats_print}}) {
+  for (const Name& name :
+       {Name{&malloc_message, malloc_stats_print}, Name{&je_malloc_message, je_malloc_stats_print},
+        Name{&_rjem_malloc_message, _rjem_malloc_stats_print}}) {
     written.clear();
     *name.message = keep;
     name.print(nullptr, nullptr, nullptr);

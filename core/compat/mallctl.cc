@@ -61,7 +61,8 @@ size_t for_each_part(const char* pattern, Visit visit) {
 }  // namespace
 
 // A call before the first allocation must still see the options, so it reads them first.
-int control(const char* name, void* old_value, size_t* old_bytes, const void* new_value, size_t new_bytes) {
+int control(const char* name, void* old_value, size_t* old_bytes, const void* new_value,
+            size_t new_bytes) {
   start_process();
   ControlCall call{old_value, old_bytes, new_value, new_bytes, {}};
   const ControlRow* row = name != nullptr ? find(name, call.numbers) : nullptr;
@@ -74,15 +75,16 @@ int name_to_mib(const char* name, size_t* mib, size_t* length) {
   if (row == nullptr || mib == nullptr || length == nullptr) return ENOENT;
   size_t room = *length, next_number = 0;
   size_t parts = for_each_part(row->name, [&](size_t part, bool is_number) {
-    size_t element = is_number ? numbers[next_number++] : 1 + static_cast<size_t>(row - control_rows().first);
+    size_t element =
+        is_number ? numbers[next_number++] : 1 + static_cast<size_t>(row - control_rows().first);
     if (part < room) mib[part] = element;
   });
   if (parts < room) *length = parts;
   return 0;
 }
 
-int control_by_mib(const size_t* mib, size_t length, void* old_value, size_t* old_bytes, const void* new_value,
-                   size_t new_bytes) {
+int control_by_mib(const size_t* mib, size_t length, void* old_value, size_t* old_bytes,
+                   const void* new_value, size_t new_bytes) {
   start_process();
   if (mib == nullptr || length == 0 || mib[0] == 0 || mib[0] > control_rows().count) return ENOENT;
   const ControlRow& row = control_rows().first[mib[0] - 1];
@@ -98,10 +100,12 @@ size_t control_names() { return control_rows().count; }
 const char* control_name(size_t index) { return control_rows().first[index].name; }
 
 size_t good_size(size_t bytes, size_t alignment) {
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return 0;
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2)
+    return 0;
   if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
     unsigned size_class = heap::class_of(bytes < alignment ? alignment : bytes);
-    while (size_class < heap::kClassCount && heap::kClasses[size_class].bytes % alignment != 0) size_class++;
+    while (size_class < heap::kClassCount && heap::kClasses[size_class].bytes % alignment != 0)
+      size_class++;
     if (size_class < heap::kClassCount) return heap::kClasses[size_class].bytes;
   }
   return heap::large_bytes(bytes == 0 ? 1 : bytes);

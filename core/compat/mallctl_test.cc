@@ -1,4 +1,5 @@
-// jemalloc's control names: the values they return and change, and its rules about errors and numbers.
+// jemalloc's control names: the values they return and change, and its rules about errors and
+// numbers.
 #include "core/compat/mallctl.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +70,9 @@ TEST(Mallctl, FiguresFollowTheHeapFromEpochToEpoch) {
   EXPECT_GE(value<size_t>("stats.resident"), size_t{8 * MiB});
   EXPECT_GE(value<size_t>("stats.mapped"), active);
   EXPECT_GT(value<size_t>("stats.metadata"), 0u);
-  EXPECT_EQ(value<size_t>("stats.arenas.4096.large.allocated") + value<size_t>("stats.arenas.0.small.allocated"), allocated);
+  EXPECT_EQ(value<size_t>("stats.arenas.4096.large.allocated") +
+                value<size_t>("stats.arenas.0.small.allocated"),
+            allocated);
   sm_free(block);
 }
 
@@ -89,7 +92,8 @@ TEST(Mallctl, ErrorsAreJemallocs) {
   EXPECT_EQ(control("stats.allocated.more", nullptr, nullptr, nullptr, 0), ENOENT);
   EXPECT_EQ(control("", nullptr, nullptr, nullptr, 0), ENOENT);
   EXPECT_EQ(control(nullptr, nullptr, nullptr, nullptr, 0), ENOENT);
-  EXPECT_EQ(control("stats.allocated", &small, &bytes, nullptr, 0), EINVAL) << "a value of the wrong size";
+  EXPECT_EQ(control("stats.allocated", &small, &bytes, nullptr, 0), EINVAL)
+      << "a value of the wrong size";
   EXPECT_EQ(set<size_t>("stats.allocated", 1), EPERM);
   EXPECT_EQ(set<bool>("epoch", true), EINVAL);
   bytes = sizeof(number);
@@ -148,24 +152,29 @@ constexpr size_t kPointer = sizeof(void*);
 constexpr TypeRow kTypes[] = {
     {"version thread.prof.name arena.#.dss stats.arenas.#.dss config.malloc_conf opt.metadata_thp opt.dss opt.percpu_arena "
      "opt.stats_print_opts opt.stats_interval_opts opt.junk opt.thp opt.prof_prefix opt.zero_realloc opt.hpa_hugify_style "
-     "opt.prof_time_resolution", kPointer},
+     "opt.prof_time_resolution",
+     kPointer},
     {"epoch thread.allocated thread.deallocated thread.allocatedp thread.deallocatedp prof.interval stats.arenas.#.uptime thread.peak.read "
      "stats.arenas.#.dirty_nmadvise stats.arenas.#.dirty_purged stats.arenas.#.muzzy_npurge stats.arenas.#.muzzy_nmadvise "
-     "stats.arenas.#.muzzy_purged opt.mutex_max_spin opt.hpa_hugify_delay_ms opt.hpa_min_purge_interval_ms opt.hpa_min_purge_delay_ms", 8},
+     "stats.arenas.#.muzzy_purged opt.mutex_max_spin opt.hpa_hugify_delay_ms opt.hpa_min_purge_interval_ms opt.hpa_min_purge_delay_ms",
+     8},
     {"background_thread thread.tcache.enabled thread.prof.active arena.#.initialized prof.active prof.thread_active_init prof.gdump "
      "config.cache_oblivious config.debug config.fill config.lazy_lock config.opt_safety_checks config.opt_size_checks config.prof "
      "config.thp config.prof_frameptr config.prof_libgcc config.prof_libunwind config.stats config.utrace config.xmalloc opt.abort opt.abort_conf opt.confirm_conf "
      "opt.cache_oblivious opt.trust_madvise opt.retain opt.background_thread opt.stats_print opt.zero opt.utrace opt.xmalloc opt.tcache "
      "opt.prof opt.prof_active opt.prof_thread_active_init opt.prof_accum opt.prof_gdump opt.prof_final opt.prof_leak "
      "opt.prof_leak_error opt.hpa opt.hpa_hugify_sync opt.huge_arena_pac_thp opt.disable_large_size_classes "
-     "opt.experimental_infallible_new opt.prof_pid_namespace opt.prof_stats opt.prof_sys_thread_name", sizeof(bool)},
+     "opt.experimental_infallible_new opt.prof_pid_namespace opt.prof_stats opt.prof_sys_thread_name",
+     sizeof(bool)},
     {"thread.arena tcache.create arenas.narenas arenas.nbins arenas.nhbins arenas.nlextents arenas.create opt.narenas "
      "stats.arenas.#.nthreads arenas.bin.#.nregs arenas.bin.#.nshards opt.debug_double_free_max_scan opt.tcache_nslots_small_min "
      "opt.tcache_nslots_small_max opt.tcache_nslots_large opt.lg_tcache_flush_small_div opt.lg_tcache_flush_large_div "
-     "opt.hpa_dirty_mult opt.prof_bt_max", sizeof(unsigned)},
+     "opt.hpa_dirty_mult opt.prof_bt_max",
+     sizeof(unsigned)},
     {"arena.#.dirty_decay_ms arena.#.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms stats.arenas.#.dirty_decay_ms "
      "stats.arenas.#.muzzy_decay_ms opt.dirty_decay_ms opt.muzzy_decay_ms opt.lg_prof_interval opt.stats_interval "
-     "opt.lg_san_uaf_align opt.lg_tcache_nslots_mul opt.prof_recent_alloc_max", sizeof(ssize_t)},
+     "opt.lg_san_uaf_align opt.lg_tcache_nslots_mul opt.prof_recent_alloc_max",
+     sizeof(ssize_t)},
     {"max_background_threads arenas.quantum arenas.page arenas.tcache_max arenas.bin.#.size arenas.bin.#.slab_size prof.lg_sample "
      "stats.allocated stats.active stats.metadata stats.metadata_thp stats.resident stats.mapped stats.retained stats.zero_reallocs "
      "stats.background_thread.num_threads stats.arenas.#.pactive stats.arenas.#.pdirty stats.arenas.#.pmuzzy stats.arenas.#.mapped "
@@ -178,7 +187,8 @@ constexpr TypeRow kTypes[] = {
      "opt.hpa_sec_nshards opt.hpa_sec_max_alloc opt.hpa_sec_max_bytes opt.hpa_sec_bytes_after_flush opt.hpa_sec_batch_fill_extra",
      sizeof(size_t)},
     {"thread.idle thread.peak.reset thread.tcache.flush tcache.flush tcache.destroy arena.#.purge arena.#.decay arena.#.reset arena.#.destroy arenas.lookup "
-     "prof.dump prof.prefix prof.reset", 0},
+     "prof.dump prof.prefix prof.reset",
+     0},
 };
 
 std::map<std::string, size_t> sizes_by_name() {
@@ -216,8 +226,10 @@ TEST(Mallctl, EveryNameHasTheValueOfItsType) {
       }
       EXPECT_EQ(error, wanted == size ? 0 : EINVAL) << name << " in " << wanted;
       EXPECT_EQ(bytes, std::min(wanted, size)) << name;
-      EXPECT_EQ(by_name[bytes], bytes < sizeof(by_name) ? 0x5A : by_name[bytes]) << name << ": no byte too many";
-      if (name.find("allocated") == std::string::npos) EXPECT_EQ(memcmp(by_name, by_mib, bytes), 0) << name;
+      EXPECT_EQ(by_name[bytes], bytes < sizeof(by_name) ? 0x5A : by_name[bytes])
+          << name << ": no byte too many";
+      if (name.find("allocated") == std::string::npos)
+        EXPECT_EQ(memcmp(by_name, by_mib, bytes), 0) << name;
     }
   }
   EXPECT_EQ(seen.size(), sizes.size());
@@ -233,15 +245,19 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
     EXPECT_STREQ(value<const char*>("opt.prof_prefix"), "jeprof");
     EXPECT_TRUE(value<bool>("opt.prof_active"));
     EXPECT_TRUE(value<bool>("opt.background_thread"));
-    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"}) EXPECT_FALSE(value<bool>(name)) << name;
+    for (const char* name :
+         {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"})
+      EXPECT_FALSE(value<bool>(name)) << name;
   };
   expect_defaults();  // kept from when they were read
   EXPECT_EQ(value<uint64_t>("prof.interval"), 0u);
   EXPECT_FALSE(value<bool>("prof.gdump"));
   {
-    options::OptionForTest final(options::Id::dump_final, "1"), interval(options::Id::dump_alloc_interval, "1G"), sample(options::Id::sample, "0"),
-        leaks(options::Id::leak_summary, "1"), print(options::Id::stats_print, "1"), growth(options::Id::dump_growth_interval, "2M"),
-        delay(options::Id::purge_delay, "77"), depth(options::Id::stack_depth, "7"), helper(options::Id::helper, "0");
+    options::OptionForTest final(options::Id::dump_final, "1"),
+        interval(options::Id::dump_alloc_interval, "1G"), sample(options::Id::sample, "0"),
+        leaks(options::Id::leak_summary, "1"), print(options::Id::stats_print, "1"),
+        growth(options::Id::dump_growth_interval, "2M"), delay(options::Id::purge_delay, "77"),
+        depth(options::Id::stack_depth, "7"), helper(options::Id::helper, "0");
     EXPECT_EQ(value<uint64_t>("prof.interval"), uint64_t{1} << 30);
     EXPECT_TRUE(value<bool>("prof.gdump"));
     EXPECT_FALSE(value<bool>("prof.active"));
@@ -252,19 +268,24 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
     EXPECT_EQ(value<unsigned>("opt.prof_bt_max"), 7u);
     EXPECT_FALSE(value<bool>("opt.prof_active"));
     EXPECT_FALSE(value<bool>("opt.background_thread"));
-    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"}) EXPECT_TRUE(value<bool>(name)) << name;
+    for (const char* name :
+         {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"})
+      EXPECT_TRUE(value<bool>(name)) << name;
   }
   keep_start();
   expect_defaults();
 }
 
-// Settings that none of our options stores are returned as well. Even with prof:false, prof_leak turns profiling on.
+// Settings that none of our options stores are returned as well. Even with prof:false, prof_leak
+// turns profiling on.
 TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
-  options::OptionForTest verbose(options::Id::verbose, "0"), free(options::Id::purge_free, "0"), names(options::Id::dump_names, "seemalloc");
+  options::OptionForTest verbose(options::Id::verbose, "0"), free(options::Id::purge_free, "0"),
+      names(options::Id::dump_names, "seemalloc");
   auto start_with = [](const std::string& conf) {
     std::string variable = "MALLOC_CONF=" + conf;
     char* environment[] = {variable.data(), nullptr};
-    read_foreign_options(conf.empty() ? environment + 1 : environment, [](const char* line) { ADD_FAILURE() << line; });
+    read_foreign_options(conf.empty() ? environment + 1 : environment,
+                         [](const char* line) { ADD_FAILURE() << line; });
     keep_start();
   };
   struct Said {
@@ -273,8 +294,12 @@ TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
     bool operator==(const Said&) const = default;
   };
   auto said = [] {
-    return Said{value<bool>("opt.abort_conf"), value<bool>("opt.confirm_conf"), value<bool>("opt.prof"), value<bool>("opt.prof_leak"),
-                value<bool>("opt.prof_leak_error"), value<ssize_t>("opt.muzzy_decay_ms")};
+    return Said{value<bool>("opt.abort_conf"),
+                value<bool>("opt.confirm_conf"),
+                value<bool>("opt.prof"),
+                value<bool>("opt.prof_leak"),
+                value<bool>("opt.prof_leak_error"),
+                value<ssize_t>("opt.muzzy_decay_ms")};
   };
   const Said nothing{false, false, true, false, false, 0};
   EXPECT_EQ(said(), nothing);
@@ -286,7 +311,8 @@ TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
   start_with("prof:true,prof_leak:true");
   EXPECT_EQ(said(), (Said{false, false, true, true, false, 0}));
   start_with("muzzy_decay_ms:-1");
-  options::OptionForTest ours(options::Id::purge_free, "0");  // as SEEMALLOC_CONF, which has precedence
+  // As SEEMALLOC_CONF, which has precedence.
+  options::OptionForTest ours(options::Id::purge_free, "0");
   keep_start();
   EXPECT_EQ(said(), nothing);
   start_with("");
@@ -309,7 +335,8 @@ TEST(Mallctl, ProfilesNamesAndGrowthAreSet) {
 
 // A fixed setting may be written with its current value, without effect; other values are refused.
 TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
-  for (const char* name : {"thread.tcache.max", "arena.0.oversize_threshold", "arena.4096.retain_grow_limit"}) {
+  for (const char* name :
+       {"thread.tcache.max", "arena.0.oversize_threshold", "arena.4096.retain_grow_limit"}) {
     size_t now = value<size_t>(name);
     EXPECT_EQ(set<size_t>(name, now), 0) << name;
     EXPECT_EQ(set<size_t>(name, now / 2 + 1), EPERM) << name;
@@ -322,7 +349,8 @@ TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
 TEST(Mallctl, ListsAreAsLongAsTheOptionsSay) {
   unsigned fewest = ~0u, most = 0;
   for (const heap::SizeClass& c : heap::kClasses) {
-    unsigned blocks = static_cast<unsigned>(heap::kMaxSpanPages * kPageBytes / (c.bytes < KiB ? 2 : 1) / c.bytes);
+    unsigned blocks =
+        static_cast<unsigned>(heap::kMaxSpanPages * kPageBytes / (c.bytes < KiB ? 2 : 1) / c.bytes);
     fewest = std::min(fewest, blocks);
     most = std::max(most, blocks);
   }
@@ -337,12 +365,14 @@ TEST(Mallctl, ActivePagesAreKnownWithoutAnEpoch) {
   EXPECT_GE(value<size_t>("approximate_stats.active"), before + 64 * MiB);
   sm_free(block);
   new_epoch();
-  EXPECT_NEAR(static_cast<double>(value<size_t>("approximate_stats.active")), static_cast<double>(value<size_t>("stats.active")), 4.0 * MiB);
+  EXPECT_NEAR(static_cast<double>(value<size_t>("approximate_stats.active")),
+              static_cast<double>(value<size_t>("stats.active")), 4.0 * MiB);
 }
 
 TEST(Mallctl, WhatWasPurgedIsCounted) {
   new_epoch();
-  uint64_t calls = value<uint64_t>("stats.arenas.0.dirty_nmadvise"), pages = value<uint64_t>("stats.arenas.0.dirty_purged");
+  uint64_t calls = value<uint64_t>("stats.arenas.0.dirty_nmadvise"),
+           pages = value<uint64_t>("stats.arenas.0.dirty_purged");
   uint64_t uptime = value<uint64_t>("stats.arenas.0.uptime");
   std::vector<void*> blocks;
   for (int i = 0; i < 1024; i++) {
@@ -351,10 +381,12 @@ TEST(Mallctl, WhatWasPurgedIsCounted) {
   }
   for (void* p : blocks) sm_free(p);
   EXPECT_EQ(done("arena.0.purge"), 0);
-  EXPECT_EQ(value<uint64_t>("stats.arenas.0.dirty_purged"), pages) << "stands still until the next epoch";
+  EXPECT_EQ(value<uint64_t>("stats.arenas.0.dirty_purged"), pages)
+      << "stands still until the next epoch";
   new_epoch();
   EXPECT_GT(value<uint64_t>("stats.arenas.0.dirty_nmadvise"), calls);
-  EXPECT_GE((value<uint64_t>("stats.arenas.0.dirty_purged") - pages) * value<size_t>("arenas.page"), 8 * MiB);
+  EXPECT_GE((value<uint64_t>("stats.arenas.0.dirty_purged") - pages) * value<size_t>("arenas.page"),
+            8 * MiB);
   EXPECT_GT(value<uint64_t>("stats.arenas.0.uptime"), uptime);
 }
 
@@ -433,10 +465,12 @@ TEST(Mallctl, GoodSizesAreWhatBlocksTake) {
 struct ThreadFigures {
   uint64_t allocated, freed;
 };
-ThreadFigures figures() { return {value<uint64_t>("thread.allocated"), value<uint64_t>("thread.deallocated")}; }
+ThreadFigures figures() {
+  return {value<uint64_t>("thread.allocated"), value<uint64_t>("thread.deallocated")};
+}
 
-// Estimates are as exact as samples are frequent. A test allocates for milliseconds, in which a rate limit would leave
-// few samples.
+// Estimates are as exact as samples are frequent. A test allocates for milliseconds, in which a
+// rate limit would leave few samples.
 struct Unlimited {
   Unlimited() { heap::invalidate_sample_distances(); }
   options::OptionForTest limit{options::Id::sample_limit, "0"};
@@ -445,7 +479,8 @@ struct Unlimited {
 TEST(ThreadFigures, AllocatedIsExact) {
   std::thread([] {
     const uint64_t* counter = value<const uint64_t*>("thread.allocatedp");
-    EXPECT_EQ(figures().allocated, 0u) << "a thread begins at nothing, whatever became of its heap before";
+    EXPECT_EQ(figures().allocated, 0u)
+        << "a thread begins at nothing, whatever became of its heap before";
     uint64_t wanted = 0;
     std::vector<void*> blocks;
     for (size_t i = 0; i < 200000; i++) {
@@ -480,14 +515,17 @@ TEST(ThreadFigures, FreedIsAnEstimate) {
   std::thread([] {
     const uint64_t* counter = value<const uint64_t*>("thread.deallocatedp");
     EXPECT_EQ(*counter, 0u);
-    constexpr size_t kBlocks = 20000, kBytes = 16 * KiB;  // 312 MiB: 625 samples, of which 4 standard errors are 16 %
+    // 312 MiB: 625 samples, of which 4 standard errors are 16 %.
+    constexpr size_t kBlocks = 20000, kBytes = 16 * KiB;
     for (size_t i = 0; i < kBlocks; i++) sm_free(sm_malloc(kBytes));
     uint64_t allocated = figures().allocated;
-    EXPECT_NEAR(static_cast<double>(*counter), static_cast<double>(allocated), 16.0 * MiB) << "nothing is alive";
+    EXPECT_NEAR(static_cast<double>(*counter), static_cast<double>(allocated), 16.0 * MiB)
+        << "nothing is alive";
     std::vector<void*> kept;
     for (size_t i = 0; i < kBlocks; i++) kept.push_back(sm_malloc(kBytes));
     allocated = figures().allocated;
-    EXPECT_NEAR(static_cast<double>(*counter) / (kBlocks * kBytes), 1, 0.2) << "half of it is alive";
+    EXPECT_NEAR(static_cast<double>(*counter) / (kBlocks * kBytes), 1, 0.2)
+        << "half of it is alive";
     for (void* p : kept) sm_free(p);
   }).join();
 }
@@ -567,7 +605,8 @@ TEST(ThreadPeak, IsExactWhereAllIsRecorded) {
         held[at] = held.back();
         held.pop_back();
       }
-      if (i % 997 == 0) ASSERT_EQ(static_cast<int64_t>(peak()), most) << i;  // rarely: reading updates the peak too
+      // rarely: reading updates the peak too.
+      if (i % 997 == 0) ASSERT_EQ(static_cast<int64_t>(peak()), most) << i;
     }
     for (void* p : held) sm_free(p);
   }).join();

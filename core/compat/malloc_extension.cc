@@ -1,7 +1,8 @@
 // Compiled with run-time type information, for programs that derive from these classes.
 //
-// The library does not link the C++ runtime; the program has its own. So the operations on its types that we need are
-// implemented here, by the layout that the types have had since gcc 5, with the program's operators new and delete.
+// The library does not link the C++ runtime; the program has its own. So the operations on its
+// types that we need are implemented here, by the layout that the types have had since gcc 5, with
+// the program's operators new and delete.
 #include "core/compat/malloc_extension.h"
 
 #include <bit>
@@ -26,7 +27,8 @@
 #include "core/os/kernel/memory.h"
 #include "core/pages/span/page_map.h"
 
-// The type descriptions refer to these. They are null in a C program, which never uses the descriptions.
+// The type descriptions refer to these. They are null in a C program, which never uses the
+// descriptions.
 __asm__(
     ".weak _ZTVN10__cxxabiv117__class_type_infoE\n"
     ".weak __cxa_pure_virtual\n");
@@ -116,12 +118,14 @@ void append_statistics(Text& out, const Snapshot& s) {
   append_bytes(out, '+', s.cached, "Bytes in thread cache freelists");
   append_bytes(out, '+', s.metadata, "Bytes in malloc metadata");
   out << kSum;
-  append_bytes(out, '=', s.active() + s.free_dirty + s.metadata, "Actual memory used (physical + swap)");
+  append_bytes(out, '=', s.active() + s.free_dirty + s.metadata,
+               "Actual memory used (physical + swap)");
   append_bytes(out, '+', s.free_clean, "Bytes released to OS (aka unmapped)");
   out << kSum;
   append_bytes(out, '=', s.heap + s.metadata, "Virtual address space used");
-  out << "MALLOC:\nMALLOC:   " << uint64_t{s.threads} << " Thread heaps in use\nMALLOC:   " << uint64_t{kPageBytes}
-      << " Page size\n" << kLine << "seemalloc " SEEMALLOC_VERSION "\n";
+  out << "MALLOC:\nMALLOC:   " << uint64_t{s.threads}
+      << " Thread heaps in use\nMALLOC:   " << uint64_t{kPageBytes} << " Page size\n"
+      << kLine << "seemalloc " SEEMALLOC_VERSION "\n";
 }
 
 // ---- samples as words: count, bytes, depth, return addresses ----
@@ -176,14 +180,15 @@ void** words_of(void (*put)(Words&)) {
 
 // ---- returning memory to the OS ----
 
-// Bytes that earlier requests released beyond what they asked for: later requests are satisfied by them without another
-// purge.
+// Bytes that earlier requests released beyond what they asked for: later requests are satisfied by
+// them without another purge.
 std::atomic<size_t> released_ahead{0};
 
 bool served_ahead(size_t bytes) {
   size_t ahead = released_ahead.load(std::memory_order_relaxed);
   while (ahead >= bytes) {
-    if (released_ahead.compare_exchange_weak(ahead, ahead - bytes, std::memory_order_relaxed)) return true;
+    if (released_ahead.compare_exchange_weak(ahead, ahead - bytes, std::memory_order_relaxed))
+      return true;
   }
   return false;
 }
@@ -197,7 +202,8 @@ struct OwnCache {
 
 void add_own(void* context, const heap::ThreadStatistics& t) {
   OwnCache& own = *static_cast<OwnCache*>(context);
-  if (t.thread_id == own.thread_id) own.bytes += t.list_bytes + t.empty_bytes + t.free_bytes + t.large_bytes;
+  if (t.thread_id == own.thread_id)
+    own.bytes += t.list_bytes + t.empty_bytes + t.free_bytes + t.large_bytes;
 }
 
 void empty_thread_cache() {
@@ -210,11 +216,13 @@ void put_list(VectorLayout& v, size_t least, size_t most, size_t bytes, const ch
 
 }  // namespace
 
-// ---- the one instance: only a pointer to the function table, so it exists before any constructor runs ----
+// ---- the one instance: only a pointer to the function table, so it exists before any constructor
+// runs ----
 
 constexpr size_t kTableHead = 2;  // words of the table before its functions
 extern "C" SEEMALLOC_HIDDEN void* const seemalloc_extension_table[kTableHead + 1];
-__asm__(".hidden seemalloc_extension_table\n.set seemalloc_extension_table, _ZTV15MallocExtension\n");
+__asm__(
+    ".hidden seemalloc_extension_table\n.set seemalloc_extension_table, _ZTV15MallocExtension\n");
 
 namespace {
 constinit const void* instance_object = &seemalloc_extension_table[kTableHead];
@@ -224,8 +232,11 @@ SysAllocator::~SysAllocator() {}
 MallocExtension::~MallocExtension() {}
 
 void MallocExtension::Initialize() {}
-MallocExtension* MallocExtension::instance() { return reinterpret_cast<MallocExtension*>(&instance_object); }
-// Does nothing: an allocator that registers itself here is loaded beside this one, and does not serve malloc.
+MallocExtension* MallocExtension::instance() {
+  return reinterpret_cast<MallocExtension*>(&instance_object);
+}
+// Does nothing: an allocator that registers itself here is loaded beside this one, and does not
+// serve malloc.
 void MallocExtension::Register(MallocExtension*) {}
 
 bool MallocExtension::VerifyAllMemory() { return true; }
@@ -255,12 +266,20 @@ void MallocExtension::GetStats(char* buffer, int length) {
   append_statistics(text, s);
 }
 
-void MallocExtension::GetHeapSample(std::string* writer) { append_heap_text(HeapText::kSampled, writer); }
-void MallocExtension::GetHeapGrowthStacks(std::string* writer) { append_heap_text(HeapText::kGrowth, writer); }
+void MallocExtension::GetHeapSample(std::string* writer) {
+  append_heap_text(HeapText::kSampled, writer);
+}
+void MallocExtension::GetHeapGrowthStacks(std::string* writer) {
+  append_heap_text(HeapText::kGrowth, writer);
+}
 void MallocExtension::Ranges(void*, RangeFunction*) {}
 
-bool MallocExtension::GetNumericProperty(const char* property, size_t* value) { return get_property(property, value); }
-bool MallocExtension::SetNumericProperty(const char* property, size_t value) { return set_property(property, value); }
+bool MallocExtension::GetNumericProperty(const char* property, size_t* value) {
+  return get_property(property, value);
+}
+bool MallocExtension::SetNumericProperty(const char* property, size_t value) {
+  return set_property(property, value);
+}
 
 void MallocExtension::MarkThreadIdle() { empty_thread_cache(); }
 void MallocExtension::MarkThreadBusy() {}
@@ -319,14 +338,25 @@ namespace {
 MallocExtension* extension() { return MallocExtension::instance(); }
 }  // namespace
 
-SEEMALLOC_EXPORT int MallocExtension_VerifyAllMemory(void) { return extension()->VerifyAllMemory(); }
-SEEMALLOC_EXPORT int MallocExtension_VerifyNewMemory(const void* p) { return extension()->VerifyNewMemory(p); }
-SEEMALLOC_EXPORT int MallocExtension_VerifyArrayNewMemory(const void* p) { return extension()->VerifyArrayNewMemory(p); }
-SEEMALLOC_EXPORT int MallocExtension_VerifyMallocMemory(const void* p) { return extension()->VerifyMallocMemory(p); }
-SEEMALLOC_EXPORT int MallocExtension_MallocMemoryStats(int* blocks, size_t* total, int histogram[64]) {
+SEEMALLOC_EXPORT int MallocExtension_VerifyAllMemory(void) {
+  return extension()->VerifyAllMemory();
+}
+SEEMALLOC_EXPORT int MallocExtension_VerifyNewMemory(const void* p) {
+  return extension()->VerifyNewMemory(p);
+}
+SEEMALLOC_EXPORT int MallocExtension_VerifyArrayNewMemory(const void* p) {
+  return extension()->VerifyArrayNewMemory(p);
+}
+SEEMALLOC_EXPORT int MallocExtension_VerifyMallocMemory(const void* p) {
+  return extension()->VerifyMallocMemory(p);
+}
+SEEMALLOC_EXPORT int MallocExtension_MallocMemoryStats(int* blocks, size_t* total,
+                                                       int histogram[64]) {
   return extension()->MallocMemoryStats(blocks, total, histogram);
 }
-SEEMALLOC_EXPORT void MallocExtension_GetStats(char* buffer, int length) { extension()->GetStats(buffer, length); }
+SEEMALLOC_EXPORT void MallocExtension_GetStats(char* buffer, int length) {
+  extension()->GetStats(buffer, length);
+}
 SEEMALLOC_EXPORT int MallocExtension_GetNumericProperty(const char* name, size_t* value) {
   return extension()->GetNumericProperty(name, value);
 }
@@ -335,14 +365,28 @@ SEEMALLOC_EXPORT int MallocExtension_SetNumericProperty(const char* name, size_t
 }
 SEEMALLOC_EXPORT void MallocExtension_MarkThreadIdle(void) { extension()->MarkThreadIdle(); }
 SEEMALLOC_EXPORT void MallocExtension_MarkThreadBusy(void) { extension()->MarkThreadBusy(); }
-SEEMALLOC_EXPORT void MallocExtension_MarkThreadTemporarilyIdle(void) { extension()->MarkThreadTemporarilyIdle(); }
-SEEMALLOC_EXPORT void MallocExtension_ReleaseToSystem(size_t bytes) { extension()->ReleaseToSystem(bytes); }
+SEEMALLOC_EXPORT void MallocExtension_MarkThreadTemporarilyIdle(void) {
+  extension()->MarkThreadTemporarilyIdle();
+}
+SEEMALLOC_EXPORT void MallocExtension_ReleaseToSystem(size_t bytes) {
+  extension()->ReleaseToSystem(bytes);
+}
 SEEMALLOC_EXPORT void MallocExtension_ReleaseFreeMemory(void) { extension()->ReleaseFreeMemory(); }
-SEEMALLOC_EXPORT void MallocExtension_SetMemoryReleaseRate(double rate) { extension()->SetMemoryReleaseRate(rate); }
-SEEMALLOC_EXPORT double MallocExtension_GetMemoryReleaseRate(void) { return extension()->GetMemoryReleaseRate(); }
+SEEMALLOC_EXPORT void MallocExtension_SetMemoryReleaseRate(double rate) {
+  extension()->SetMemoryReleaseRate(rate);
+}
+SEEMALLOC_EXPORT double MallocExtension_GetMemoryReleaseRate(void) {
+  return extension()->GetMemoryReleaseRate();
+}
 SEEMALLOC_EXPORT size_t MallocExtension_GetEstimatedAllocatedSize(size_t bytes) {
   return extension()->GetEstimatedAllocatedSize(bytes);
 }
-SEEMALLOC_EXPORT size_t MallocExtension_GetAllocatedSize(const void* p) { return extension()->GetAllocatedSize(p); }
-SEEMALLOC_EXPORT size_t MallocExtension_GetThreadCacheSize(void) { return extension()->GetThreadCacheSize(); }
-SEEMALLOC_EXPORT int MallocExtension_GetOwnership(const void* p) { return extension()->GetOwnership(p); }
+SEEMALLOC_EXPORT size_t MallocExtension_GetAllocatedSize(const void* p) {
+  return extension()->GetAllocatedSize(p);
+}
+SEEMALLOC_EXPORT size_t MallocExtension_GetThreadCacheSize(void) {
+  return extension()->GetThreadCacheSize();
+}
+SEEMALLOC_EXPORT int MallocExtension_GetOwnership(const void* p) {
+  return extension()->GetOwnership(p);
+}

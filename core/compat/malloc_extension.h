@@ -1,7 +1,9 @@
-// gperftools' class MallocExtension, with the layout of its header (2.x). Programs compiled against that header call
-// through our virtual function table, so the order of the functions is fixed, and so are the names of the types.
+// gperftools' class MallocExtension, with the layout of its header (2.x). Programs compiled against
+// that header call through our virtual function table, so the order of the functions is fixed, and
+// so are the names of the types.
 //
-// What each function does here: docs/compat.md. Threads: any, except Initialize and Register, which do nothing.
+// What each function does here: docs/compat.md. Threads: any, except Initialize and Register, which
+// do nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,8 @@ namespace base {
 struct MallocRange;
 }
 
-// A program may make one and offer it, but this allocator always gets its memory from the OS itself.
+// A program may make one and offer it, but this allocator always gets its memory from the OS
+// itself.
 class SysAllocator {
  public:
   SysAllocator() {}

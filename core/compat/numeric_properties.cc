@@ -44,16 +44,23 @@ constexpr Property kProperties[] = {
     {"tcmalloc.pageheap_unmapped_bytes", FIGURE(s.free_clean), nullptr},
     {"tcmalloc.slack_bytes", FIGURE(s.free_dirty + s.free_clean), nullptr},
     {"tcmalloc.pageheap_committed_bytes", FIGURE(s.heap - s.free_clean), nullptr},
-    {"tcmalloc.pageheap_decommit_count", [] { return size_t{os::counters().purge_calls}; }, nullptr},
-    {"tcmalloc.pageheap_total_decommit_bytes", [] { return size_t{os::counters().purge_bytes}; }, nullptr},
+    {"tcmalloc.pageheap_decommit_count", [] { return size_t{os::counters().purge_calls}; },
+     nullptr},
+    {"tcmalloc.pageheap_total_decommit_bytes", [] { return size_t{os::counters().purge_bytes}; },
+     nullptr},
     {"tcmalloc.pageheap_reserve_count", [] { return size_t{os::counters().map_calls}; }, nullptr},
-    {"tcmalloc.pageheap_total_reserve_bytes", [] { return size_t{os::counters().map_bytes}; }, nullptr},
+    {"tcmalloc.pageheap_total_reserve_bytes", [] { return size_t{os::counters().map_bytes}; },
+     nullptr},
     {"tcmalloc.sampling_period_bytes", [] { return option(Id::sample); }, nullptr},
     {"tcmalloc.aggressive_memory_decommit",
-     [] { return size_t{options::get(Id::purge) == static_cast<uint64_t>(options::Purge::kEager)}; },
+     [] {
+       return size_t{options::get(Id::purge) == static_cast<uint64_t>(options::Purge::kEager)};
+     },
      [](size_t on) { return set_option_to("purge", on != 0 ? "eager" : "balanced"); }},
     {"tcmalloc.heap_limit_mb", [] { return option(Id::heap_limit) / MiB; },
-     [](size_t megabytes) { return megabytes < SIZE_MAX / MiB && set_option_to("heap_limit", megabytes * MiB); }},
+     [](size_t megabytes) {
+       return megabytes < SIZE_MAX / MiB && set_option_to("heap_limit", megabytes * MiB);
+     }},
     {"tcmalloc.impl.thread_cache_count", FIGURE(s.threads), nullptr},
 };
 

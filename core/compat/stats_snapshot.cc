@@ -15,13 +15,15 @@ namespace {
 Lock lock;
 constinit Snapshot kept{};
 
-// The parts are counted one after the other while other threads run, so a difference may be below zero: then 0.
+// The parts are counted one after the other while other threads run, so a difference may be below
+// zero: then 0.
 size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 void count_purges(Snapshot& n) {
   for (os::Call call : {os::Call::kDontNeed, os::Call::kFree}) {
-    for (os::Reason reason : {os::Reason::kDecay, os::Reason::kAsked, os::Reason::kPressure, os::Reason::kHole}) {
+    for (os::Reason reason :
+         {os::Reason::kDecay, os::Reason::kAsked, os::Reason::kPressure, os::Reason::kHole}) {
       os::CallCount count = os::call_count(call, reason);
       n.purge_calls += count.calls;
       n.purged_bytes += count.bytes;

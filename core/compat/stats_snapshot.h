@@ -25,9 +25,9 @@ struct Snapshot {
   size_t free_clean;     // free pages without memory
   size_t heap;           // address space of the heap
   size_t metadata;
-  size_t resident;       // upper bound on the resident part of heap and metadata
+  size_t resident;  // upper bound on the resident part of heap and metadata
   size_t threads;
-  uint64_t purge_calls;   // madvise calls that purged free memory
+  uint64_t purge_calls;  // madvise calls that purged free memory
   uint64_t purged_bytes;
   uint64_t uptime_ns;
   ClassFigures classes[heap::kClassCount];
@@ -39,7 +39,8 @@ struct Snapshot {
 // Takes a new snapshot.
 void take_snapshot(Snapshot* out);
 
-// Replaces the snapshot that mallctl's "stats." names read. As with jemalloc, it does not change until it is refreshed.
+// Replaces the snapshot that mallctl's "stats." names read. As with jemalloc, it does not change
+// until it is refreshed.
 void refresh_snapshot();
 // Returns that snapshot; takes it if there is none.
 void kept_snapshot(Snapshot* out);

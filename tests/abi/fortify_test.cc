@@ -1,6 +1,7 @@
-// malloc_usable_size under _FORTIFY_SOURCE=3: the compiler knows the requested size and stops writes beyond it.
-// Programs tell it the new size through a function with alloc_size (systemd issue 22801), and the size that
-// malloc_usable_size reported must then hold. Built with -O2 -D_FORTIFY_SOURCE=3.
+// malloc_usable_size under _FORTIFY_SOURCE=3: the compiler knows the requested size and stops
+// writes beyond it. Programs tell it the new size through a function with alloc_size (systemd issue
+// 22801), and the size that malloc_usable_size reported must then hold. Built with -O2
+// -D_FORTIFY_SOURCE=3.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -19,7 +20,8 @@ __attribute__((noinline, alloc_size(2))) void* grown(void* block, size_t usable)
 }
 
 TEST(Fortify, UsableBytesMayBeWritten) {
-  for (size_t size : {size_t{1}, size_t{17}, size_t{100}, size_t{1025}, size_t{5000}, size_t{33000}, size_t{200001}}) {
+  for (size_t size : {size_t{1}, size_t{17}, size_t{100}, size_t{1025}, size_t{5000}, size_t{33000},
+                      size_t{200001}}) {
     void* block = malloc(size);
     size_t usable = malloc_usable_size(block);
     ASSERT_GE(usable, size);

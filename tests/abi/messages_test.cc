@@ -1,5 +1,5 @@
-// Messages of the allocator: an unknown option or a bad value is reported by one line on stderr that names it and the
-// expected values; valid options print nothing; stdout is never written to.
+// Messages of the allocator: an unknown option or a bad value is reported by one line on stderr
+// that names it and the expected values; valid options print nothing; stdout is never written to.
 //
 // Runs MESSAGES_PROGRAM (lives/quiet.c, which prints "ok") with SEEMALLOC_LIB preloaded.
 #include <gtest/gtest.h>
@@ -13,11 +13,14 @@
 namespace {
 
 conform::Outcome run_with(const std::string& options) {
-  return conform::run({{getenv("MESSAGES_PROGRAM")},
-                       {std::string("LD_PRELOAD=") + getenv("SEEMALLOC_LIB"), "SEEMALLOC_CONF=" + options}, 20});
+  return conform::run(
+      {{getenv("MESSAGES_PROGRAM")},
+       {std::string("LD_PRELOAD=") + getenv("SEEMALLOC_LIB"), "SEEMALLOC_CONF=" + options},
+       20});
 }
 
-void expect_lines(const std::string& options, const std::vector<std::vector<std::string>>& expected) {
+void expect_lines(const std::string& options,
+                  const std::vector<std::vector<std::string>>& expected) {
   SCOPED_TRACE("SEEMALLOC_CONF=" + options);
   conform::Outcome outcome = run_with(options);
   EXPECT_TRUE(outcome.exited(0)) << outcome.all();
@@ -26,7 +29,8 @@ void expect_lines(const std::string& options, const std::vector<std::vector<std:
   ASSERT_EQ(lines.size(), expected.size()) << outcome.all();
   for (size_t i = 0; i < lines.size(); i++) {
     EXPECT_EQ(lines[i].rfind("seemalloc: ", 0), 0u) << lines[i];
-    for (const std::string& part : expected[i]) EXPECT_NE(lines[i].find(part), std::string::npos) << lines[i] << "\nlacks " << part;
+    for (const std::string& part : expected[i])
+      EXPECT_NE(lines[i].find(part), std::string::npos) << lines[i] << "\nlacks " << part;
   }
 }
 
@@ -52,7 +56,8 @@ TEST(Messages, ABadValueIsNamedWithWhatWasExpected) {
 }
 
 TEST(Messages, OneLineEachAndTheRestIsObeyed) {
-  expect_lines("nonsense:1,sample:lots,foreign:report,purge:maybe", {{"nonsense"}, {"lots"}, {"maybe"}});
+  expect_lines("nonsense:1,sample:lots,foreign:report,purge:maybe",
+               {{"nonsense"}, {"lots"}, {"maybe"}});
 }
 
 TEST(Messages, LongOnesAreCutNotSpilled) {
@@ -65,8 +70,10 @@ TEST(Messages, LongOnesAreCutNotSpilled) {
 }
 
 TEST(Messages, NotRepeatedByForkedChildren) {
-  conform::Outcome outcome = conform::run({{getenv("MESSAGES_PROGRAM"), "fork"},
-      {std::string("LD_PRELOAD=") + getenv("SEEMALLOC_LIB"), "SEEMALLOC_CONF=nonsense:1"}, 20});
+  conform::Outcome outcome = conform::run(
+      {{getenv("MESSAGES_PROGRAM"), "fork"},
+       {std::string("LD_PRELOAD=") + getenv("SEEMALLOC_LIB"), "SEEMALLOC_CONF=nonsense:1"},
+       20});
   EXPECT_TRUE(outcome.exited(0)) << outcome.all();
   EXPECT_EQ(conform::lines_of(outcome.err).size(), 1u) << outcome.err;
 }

@@ -1,5 +1,5 @@
-// The C++ operators: the allocator under test defines all twenty of the standard library; they call the new-handler,
-// and throw only where the standard allows it.
+// The C++ operators: the allocator under test defines all twenty of the standard library; they call
+// the new-handler, and throw only where the standard allows it.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -17,12 +17,26 @@ namespace {
 
 using conform::opaque;
 
-constexpr const char* kOperators[] = {
-    "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
-    "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",
-    "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t",
-    "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
+constexpr const char* kOperators[] = {"_Znwm",
+                                      "_Znam",
+                                      "_ZnwmRKSt9nothrow_t",
+                                      "_ZnamRKSt9nothrow_t",
+                                      "_ZnwmSt11align_val_t",
+                                      "_ZnamSt11align_val_t",
+                                      "_ZnwmSt11align_val_tRKSt9nothrow_t",
+                                      "_ZnamSt11align_val_tRKSt9nothrow_t",
+                                      "_ZdlPv",
+                                      "_ZdaPv",
+                                      "_ZdlPvm",
+                                      "_ZdaPvm",
+                                      "_ZdlPvRKSt9nothrow_t",
+                                      "_ZdaPvRKSt9nothrow_t",
+                                      "_ZdlPvSt11align_val_t",
+                                      "_ZdaPvSt11align_val_t",
+                                      "_ZdlPvmSt11align_val_t",
+                                      "_ZdaPvmSt11align_val_t",
+                                      "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+                                      "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
 const size_t kImpossible = PTRDIFF_MAX;
 
@@ -33,9 +47,14 @@ TEST(Operators, AllAreTheSubjects) {
 
 TEST(Operators, PlainAndArrayAndSized) {
   errno = 4242;
-  for (size_t size : {size_t{0}, size_t{1}, size_t{8}, size_t{9}, size_t{64}, size_t{1000}, size_t{5000}, size_t{100000}, size_t{5} << 20}) {
-    void* blocks[6] = {::operator new(size), ::operator new[](size), ::operator new(size, std::nothrow),
-                       ::operator new[](size, std::nothrow), ::operator new(size), ::operator new[](size)};
+  for (size_t size : {size_t{0}, size_t{1}, size_t{8}, size_t{9}, size_t{64}, size_t{1000},
+                      size_t{5000}, size_t{100000}, size_t{5} << 20}) {
+    void* blocks[6] = {::operator new(size),
+                       ::operator new[](size),
+                       ::operator new(size, std::nothrow),
+                       ::operator new[](size, std::nothrow),
+                       ::operator new(size),
+                       ::operator new[](size)};
     for (int i = 0; i < 6; i++) {
       ASSERT_NE(opaque(blocks[i]), nullptr);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks[i]) % (size <= 8 ? 8 : 16), 0u);
@@ -45,7 +64,8 @@ TEST(Operators, PlainAndArrayAndSized) {
       if (size != 0) {
         EXPECT_EQ(static_cast<char*>(blocks[i])[size - 1], i + 1);
       }
-      for (int j = 0; j < i; j++) EXPECT_NE(blocks[i], blocks[j]) << "size 0 is a block of its own too";
+      for (int j = 0; j < i; j++)
+        EXPECT_NE(blocks[i], blocks[j]) << "size 0 is a block of its own too";
     }
     ::operator delete(blocks[0]);
     ::operator delete[](blocks[1]);
@@ -60,9 +80,14 @@ TEST(Operators, PlainAndArrayAndSized) {
 TEST(Operators, Aligned) {
   for (size_t alignment = 1; alignment <= size_t{2} << 20; alignment *= 2) {
     std::align_val_t a{alignment};
-    for (size_t size : {size_t{0}, size_t{1}, size_t{24}, size_t{100}, size_t{3000}, size_t{70000}}) {
-      void* blocks[6] = {::operator new(size, a), ::operator new[](size, a), ::operator new(size, a, std::nothrow),
-                         ::operator new[](size, a, std::nothrow), ::operator new(size, a), ::operator new[](size, a)};
+    for (size_t size :
+         {size_t{0}, size_t{1}, size_t{24}, size_t{100}, size_t{3000}, size_t{70000}}) {
+      void* blocks[6] = {::operator new(size, a),
+                         ::operator new[](size, a),
+                         ::operator new(size, a, std::nothrow),
+                         ::operator new[](size, a, std::nothrow),
+                         ::operator new(size, a),
+                         ::operator new[](size, a)};
       for (void* block : blocks) {
         ASSERT_NE(opaque(block), nullptr);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % alignment, 0u) << size;
@@ -83,13 +108,13 @@ TEST(Operators, DeleteOfNull) {
   std::align_val_t a{64};
   ::operator delete(null());
   ::operator delete[](null());
-  ::operator delete(null(), size_t{8});
+  ::operator delete (null(), size_t{8});
   ::operator delete[](null(), size_t{8});
   ::operator delete(null(), std::nothrow);
   ::operator delete[](null(), std::nothrow);
   ::operator delete(null(), a);
   ::operator delete[](null(), a);
-  ::operator delete(null(), size_t{8}, a);
+  ::operator delete (null(), size_t{8}, a);
   ::operator delete[](null(), size_t{8}, a);
   ::operator delete(null(), a, std::nothrow);
   ::operator delete[](null(), a, std::nothrow);
@@ -104,7 +129,8 @@ TEST(Operators, ExpressionsOfTheLanguage) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(wide) % 128, 0u);
   delete[] wide;
   std::vector<std::vector<int>> grid(100, std::vector<int>(1000, 3));
-  for (int i = 0; i < 100; i++) grid[static_cast<size_t>(i)].resize(static_cast<size_t>(i) * 50 + 1);
+  for (int i = 0; i < 100; i++)
+    grid[static_cast<size_t>(i)].resize(static_cast<size_t>(i) * 50 + 1);
   EXPECT_EQ(grid[99][10], 3);
 }
 
@@ -112,7 +138,8 @@ class ImpossibleSizes : public testing::TestWithParam<size_t> {};
 
 // The first size is one byte more than the address space of x86-64.
 INSTANTIATE_TEST_SUITE_P(Operators, ImpossibleSizes,
-                         testing::Values((size_t{1} << 47) + 1, (size_t{1} << 48) + 1, size_t{1} << 62, PTRDIFF_MAX - 4096, PTRDIFF_MAX,
+                         testing::Values((size_t{1} << 47) + 1, (size_t{1} << 48) + 1,
+                                         size_t{1} << 62, PTRDIFF_MAX - 4096, PTRDIFF_MAX,
                                          size_t{PTRDIFF_MAX} + 1, SIZE_MAX - 65536, SIZE_MAX));
 
 TEST_P(ImpossibleSizes, ThrowBadAllocOnlyWhereTheyMay) {
@@ -122,7 +149,8 @@ TEST_P(ImpossibleSizes, ThrowBadAllocOnlyWhereTheyMay) {
   EXPECT_NO_THROW(EXPECT_EQ(opaque(::operator new(size, std::nothrow)), nullptr));
   EXPECT_NO_THROW(EXPECT_EQ(opaque(::operator new[](size, std::nothrow)), nullptr));
   for (size_t alignment : {size_t{64}, size_t{1} << 40}) {
-    if (!conform::is_seemalloc() && size > SIZE_MAX - alignment) continue;  // libstdc++ 12 rounds it up to zero
+    // Libstdc++ 12 rounds it up to zero.
+    if (!conform::is_seemalloc() && size > SIZE_MAX - alignment) continue;
     std::align_val_t a{alignment};
     EXPECT_THROW(opaque(::operator new(size, a)), std::bad_alloc);
     EXPECT_THROW(opaque(::operator new[](size, a)), std::bad_alloc);
@@ -219,10 +247,12 @@ TEST(Operators, NothrowKeepsTheHandlersExceptionToItself) {
 
 TEST(Operators, AlignmentThatIsNoPowerOfTwoIsRefused) {
   Handler handler(give_up_at_once);
-  for (size_t alignment : {size_t{0}, size_t{3}, size_t{5}, size_t{7}, size_t{24}, size_t{96}, size_t{255}, size_t{4095}, size_t{8193},
-                           (size_t{2} << 20) + 64, SIZE_MAX, (size_t{1} << 63) + 1}) {
+  for (size_t alignment :
+       {size_t{0}, size_t{3}, size_t{5}, size_t{7}, size_t{24}, size_t{96}, size_t{255},
+        size_t{4095}, size_t{8193}, (size_t{2} << 20) + 64, SIZE_MAX, (size_t{1} << 63) + 1}) {
     std::align_val_t a{opaque(alignment)};
-    for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{70000}, size_t{3} << 20}) {
+    for (size_t size :
+         {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{70000}, size_t{3} << 20}) {
       SCOPED_TRACE(testing::Message() << size << " aligned to " << alignment);
       EXPECT_THROW(opaque(::operator new(size, a)), std::bad_alloc);
       EXPECT_THROW(opaque(::operator new[](size, a)), std::bad_alloc);
@@ -241,7 +271,7 @@ TEST(Operators, HandlerThatMakesRoomIsFollowedBySuccess) {
   Handler handler(make_room_at_second);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   void* block = nullptr;
-  EXPECT_NO_THROW(block = opaque(::operator new(size_t{2} << 30)));
+  EXPECT_NO_THROW(block = opaque(::operator new (size_t{2} << 30)));
   EXPECT_NE(block, nullptr);
   EXPECT_EQ(calls, 2);
   ::operator delete(block);

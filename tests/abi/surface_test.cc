@@ -1,5 +1,5 @@
-// The API surface: every function of the malloc family exists, is defined by the allocator under test, and behaves as
-// its manual page describes.
+// The API surface: every function of the malloc family exists, is defined by the allocator under
+// test, and behaves as its manual page describes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -32,14 +32,28 @@ namespace {
 
 using conform::opaque;
 
-// The names that current programs can use, and those that old programs and run-time lookups use in addition.
-constexpr const char* kFamily[] = {"malloc",         "free",          "calloc",        "realloc",
-                                   "reallocarray",   "memalign",      "posix_memalign", "aligned_alloc",
-                                   "valloc",         "pvalloc",       "malloc_usable_size", "malloc_trim",
-                                   "malloc_stats",   "malloc_info",   "mallinfo",      "mallinfo2",
+// The names that current programs can use, and those that old programs and run-time lookups use in
+// addition.
+constexpr const char* kFamily[] = {"malloc",
+                                   "free",
+                                   "calloc",
+                                   "realloc",
+                                   "reallocarray",
+                                   "memalign",
+                                   "posix_memalign",
+                                   "aligned_alloc",
+                                   "valloc",
+                                   "pvalloc",
+                                   "malloc_usable_size",
+                                   "malloc_trim",
+                                   "malloc_stats",
+                                   "malloc_info",
+                                   "mallinfo",
+                                   "mallinfo2",
                                    "mallopt"};
-constexpr const char* kAliases[] = {"__libc_malloc",   "__libc_free",   "__libc_calloc", "__libc_realloc",
-                                    "__libc_memalign", "__libc_valloc", "__libc_pvalloc"};
+constexpr const char* kAliases[] = {"__libc_malloc",  "__libc_free",     "__libc_calloc",
+                                    "__libc_realloc", "__libc_memalign", "__libc_valloc",
+                                    "__libc_pvalloc"};
 
 TEST(Surface, TheWholeFamilyIsOneAllocators) {
   if (!conform::is_seemalloc()) GTEST_SKIP() << "glibc's is its own";
@@ -50,8 +64,8 @@ TEST(Surface, TheWholeFamilyIsOneAllocators) {
 
 // glibc keeps cfree under its old symbol version only, for programs linked before 2.26.
 TEST(Surface, CfreeFrees) {
-  // By default a program exports a symbol only if a library on its link line defines it; glibc's cfree has only an old
-  // version.
+  // By default a program exports a symbol only if a library on its link line defines it; glibc's
+  // cfree has only an old version.
   if (conform::is_static()) GTEST_SKIP() << "not exported by a program that links the archive";
   void* address = conform::find("cfree");
   if (address == nullptr) address = dlvsym(RTLD_DEFAULT, "cfree", "GLIBC_2.2.5");
@@ -63,13 +77,18 @@ TEST(Surface, CfreeFrees) {
 
 TEST(Surface, SizedFrees) {
   if (!conform::is_seemalloc()) GTEST_SKIP() << "C23, not in glibc 2.36";
-  auto sized = conform::is_static() ? &free_sized : reinterpret_cast<void (*)(void*, size_t)>(conform::find("free_sized"));
-  auto aligned = conform::is_static() ? &free_aligned_sized
-                                  : reinterpret_cast<void (*)(void*, size_t, size_t)>(conform::find("free_aligned_sized"));
+  auto sized = conform::is_static()
+                   ? &free_sized
+                   : reinterpret_cast<void (*)(void*, size_t)>(conform::find("free_sized"));
+  auto aligned =
+      conform::is_static()
+          ? &free_aligned_sized
+          : reinterpret_cast<void (*)(void*, size_t, size_t)>(conform::find("free_aligned_sized"));
   ASSERT_NE(opaque(sized), nullptr);
   ASSERT_NE(opaque(aligned), nullptr);
   errno = 4242;
-  for (size_t size : {size_t{0}, size_t{1}, size_t{8}, size_t{100}, size_t{5000}, size_t{100000}, size_t{3} << 20}) {
+  for (size_t size : {size_t{0}, size_t{1}, size_t{8}, size_t{100}, size_t{5000}, size_t{100000},
+                      size_t{3} << 20}) {
     sized(opaque(malloc(size)), size);
     aligned(opaque(aligned_alloc(64, size)), 64, size);
     aligned(opaque(aligned_alloc(8192, size)), 8192, size);
@@ -107,7 +126,8 @@ TEST(Surface, LibcNamesShareOneHeapWithTheFamily) {
 }
 
 TEST(Surface, PosixMemalignHasItsLibcName) {
-  if (!conform::is_seemalloc() || conform::is_static()) GTEST_SKIP() << "glibc does not export __posix_memalign";
+  if (!conform::is_seemalloc() || conform::is_static())
+    GTEST_SKIP() << "glibc does not export __posix_memalign";
   auto f = reinterpret_cast<int (*)(void**, size_t, size_t)>(conform::find("__posix_memalign"));
   ASSERT_NE(f, nullptr);
   void* p = nullptr;
@@ -142,7 +162,8 @@ TEST(Surface, MallinfoTellsTheTruth) {
     struct mallinfo2 during = mallinfo2();
     EXPECT_GE(during.uordblks, before.uordblks + 10000 * 1000);
     EXPECT_LE(during.uordblks, before.uordblks + 10000 * 1300 + (1 << 20));
-    EXPECT_GE(during.arena + during.hblkhd, during.uordblks) << "more in use than was taken from the system";
+    EXPECT_GE(during.arena + during.hblkhd, during.uordblks)
+        << "more in use than was taken from the system";
     EXPECT_GE(old_uordblks(), before_int + 10000 * 1000);
   }
   struct mallinfo2 after = mallinfo2();
@@ -153,7 +174,8 @@ TEST(Surface, MallinfoCountsLargeBlocks) {
   struct mallinfo2 before = mallinfo2();
   Blocks blocks(4, size_t{32} << 20);
   struct mallinfo2 during = mallinfo2();
-  // glibc counts large blocks separately as mmapped (hblkhd); readers of mallinfo look at both fields.
+  // glibc counts large blocks separately as mmapped (hblkhd); readers of mallinfo look at both
+  // fields.
   EXPECT_GE(during.uordblks + during.hblkhd, before.uordblks + before.hblkhd + (size_t{128} << 20));
 }
 
@@ -172,7 +194,8 @@ TEST(Surface, TrimGivesFreeMemoryBack) {
   errno = 4242;
   EXPECT_EQ(malloc_trim(0), 1);
   EXPECT_EQ(errno, 4242);
-  EXPECT_LT(conform::resident_bytes() + (size_t{32} << 20), full) << "64 MiB were free; less than 32 MiB went back";
+  EXPECT_LT(conform::resident_bytes() + (size_t{32} << 20), full)
+      << "64 MiB were free; less than 32 MiB went back";
   for (void* pin : pins) free(pin);
   malloc_trim(size_t{1} << 20);
 }
@@ -210,7 +233,8 @@ Captured capture(F f) {
     close(saved[i]);
     rewind(files[i]);
     char buffer[4096];
-    while (size_t n = fread(buffer, 1, sizeof(buffer), files[i])) (i == 0 ? captured.out : captured.err).append(buffer, n);
+    while (size_t n = fread(buffer, 1, sizeof(buffer), files[i]))
+      (i == 0 ? captured.out : captured.err).append(buffer, n);
     fclose(files[i]);
   }
   return captured;
@@ -223,7 +247,8 @@ TEST(Surface, MallocStatsGoToStderr) {
   EXPECT_EQ(captured.err.back(), '\n');
 }
 
-// The number after a name, searched from `at` on; *at is set behind it. Fails when the name is missing.
+// The number after a name, searched from `at` on; *at is set behind it. Fails when the name is
+// missing.
 size_t number_after(const std::string& text, const std::string& name, size_t* at) {
   size_t found = text.find(name, *at);
   EXPECT_NE(found, std::string::npos) << name << " is missing in " << text.substr(*at);
@@ -237,7 +262,7 @@ size_t number_after(const std::string& text, const std::string& name, size_t* at
 // The lines that scripts read, in glibc's order, with figures that follow the program's blocks.
 TEST(Surface, MallocStatsHaveGlibcsLines) {
   constexpr size_t kHuge = 40 << 20, kSmall = 1000, kCount = 5000;
-  auto read = [](size_t (&figures)[6]) {
+  auto read = [](size_t(&figures)[6]) {
     std::string text = capture([] { malloc_stats(); }).err;
     // With more than one arena the totals come last.
     size_t at = 0;
@@ -284,9 +309,7 @@ std::string malloc_info_text() {
 TEST(Surface, MallocInfoHasGlibcsElements) {
   constexpr size_t kHuge = 40 << 20;
   void* huge = malloc(kHuge);
-  {
-    Blocks blocks(1000, 600);
-  }
+  { Blocks blocks(1000, 600); }
   std::string text = malloc_info_text();
   free(huge);
   EXPECT_EQ(text.rfind("<malloc version=\"1\">\n", 0), 0u) << text;
@@ -296,14 +319,16 @@ TEST(Surface, MallocInfoHasGlibcsElements) {
   ASSERT_NE(sizes_end, std::string::npos);
   for (size_t row = text.find("<size ", at); row < sizes_end; row = text.find("<size ", row)) {
     size_t from = number_after(text, "from=\"", &row), to = number_after(text, "to=\"", &row);
-    size_t total = number_after(text, "total=\"", &row), count = number_after(text, "count=\"", &row);
+    size_t total = number_after(text, "total=\"", &row),
+           count = number_after(text, "count=\"", &row);
     EXPECT_LE(from, to);
     EXPECT_LE(total, count * to);
     EXPECT_GE(total, count * from);
     free_bytes += total;
   }
   at = sizes_end;
-  const std::string kFast = "<total type=\"fast\" count=\"", kRest = "<total type=\"rest\" count=\"", kSize = "\" size=\"";
+  const std::string kFast = "<total type=\"fast\" count=\"",
+                    kRest = "<total type=\"rest\" count=\"", kSize = "\" size=\"";
   number_after(text, kFast, &at);
   number_after(text, kRest, &at);
   EXPECT_GE(number_after(text, kSize, &at), free_bytes / 2);
@@ -323,7 +348,8 @@ TEST(Surface, MallocInfoHasGlibcsElements) {
   number_after(text, "<aspace type=\"mprotect\" size=\"", &at);
 }
 
-// Both calls agree. A number that does not fit into an int field is reported as INT_MAX, not as a negative one.
+// Both calls agree. A number that does not fit into an int field is reported as INT_MAX, not as a
+// negative one.
 TEST(Surface, MallinfoAgreesWithItsWiderForm) {
   constexpr size_t kHuge = size_t{3} << 30;
   void* huge = malloc(kHuge);
@@ -344,7 +370,8 @@ TEST(Surface, MallinfoAgreesWithItsWiderForm) {
   }
 }
 
-// Checks the little XML that is needed: one root, balanced tags, quoted attributes. Returns the problem, or "".
+// Checks the little XML that is needed: one root, balanced tags, quoted attributes. Returns the
+// problem, or "".
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;
   size_t at = 0;

@@ -1,5 +1,5 @@
-// Planted faults: a short run of tests/fuzz/run fails unless libFuzzer and the sanitizers find them. So a fuzz build that
-// instruments nothing, or a run that explores nothing, is noticed.
+// Planted faults: a short run of tests/fuzz/run fails unless libFuzzer and the sanitizers find
+// them. So a fuzz build that instruments nothing, or a run that explores nothing, is noticed.
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -19,7 +19,8 @@ int parse(const char* text, size_t length) {
   return value[0];
 #else
   int number = 1;
-  for (size_t i = 0; i < bytes; i++) number = number * 10 + text[3 + i];  // the fault: long numbers overflow
+  // The fault: long numbers overflow.
+  for (size_t i = 0; i < bytes; i++) number = number * 10 + text[3 + i];
   return number;
 #endif
 }

@@ -1,5 +1,6 @@
-// The central list under random operations of one thread, against a model: the set of blocks that are live, and those in
-// batches. It owns spans as a thread heap would. The walks of verify.h check spans, lists and pages after each step.
+// The central list under random operations of one thread, against a model: the set of blocks that
+// are live, and those in batches. It owns spans as a thread heap would. The walks of verify.h check
+// spans, lists and pages after each step.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,11 +47,21 @@ class Model {
       case 0:
       case 1: lend(size_class, input.ConsumeIntegralInRange<uint32_t>(1, 40)); break;
       case 2:
-      case 3: if (!live_.empty()) free_some(any_block(input), input.ConsumeIntegralInRange<size_t>(1, 50)); break;
+      case 3:
+        if (!live_.empty())
+          free_some(any_block(input), input.ConsumeIntegralInRange<size_t>(1, 50));
+        break;
       case 4: take(size_class); break;
-      case 5: if (!owned_.empty()) put_back(any_owned(input)); break;
-      case 6: if (!live_.empty()) claim(span_of(any_block(input))); break;
-      case 7: if (!owned_.empty()) allocate(owned_[any_owned(input)], input.ConsumeIntegralInRange<uint32_t>(1, 60)); break;
+      case 5:
+        if (!owned_.empty()) put_back(any_owned(input));
+        break;
+      case 6:
+        if (!live_.empty()) claim(span_of(any_block(input)));
+        break;
+      case 7:
+        if (!owned_.empty())
+          allocate(owned_[any_owned(input)], input.ConsumeIntegralInRange<uint32_t>(1, 60));
+        break;
       case 8: give_batch(size_class, input); break;
       case 9: take_batch(size_class); break;
       case 10: input.ConsumeBool() ? publish(input.ConsumeBool()) : central_trim(); break;
@@ -65,15 +76,19 @@ class Model {
   // Blocks are picked by their order in memory, which is the same in each run of an input.
   Block* any_block(FuzzedDataProvider& input) {
     auto at = live_.begin();
-    std::advance(at, input.ConsumeIntegralInRange<size_t>(0, std::min<size_t>(live_.size() - 1, 300)));
+    std::advance(at,
+                 input.ConsumeIntegralInRange<size_t>(0, std::min<size_t>(live_.size() - 1, 300)));
     return *at;
   }
-  size_t any_owned(FuzzedDataProvider& input) { return input.ConsumeIntegralInRange<size_t>(0, owned_.size() - 1); }
+  size_t any_owned(FuzzedDataProvider& input) {
+    return input.ConsumeIntegralInRange<size_t>(0, owned_.size() - 1);
+  }
 
   void add_live(Block* block, const Span* span) {
     CHECK(span->is_carved_block(block));
     CHECK(!in_batch(block) && live_.insert(block).second);
-    reinterpret_cast<uintptr_t*>(block)[1] = reinterpret_cast<uintptr_t>(block);  // the first word is the list's link
+    // The first word is the list's link.
+    reinterpret_cast<uintptr_t*>(block)[1] = reinterpret_cast<uintptr_t>(block);
   }
   void remove_live(Block* block) {
     CHECK(live_.erase(block) == 1);
@@ -106,7 +121,9 @@ class Model {
   void free_some(Block* block, size_t most) {
     Span* span = span_of(block);
     std::vector<Block*> blocks;
-    for (auto at = live_.find(block); at != live_.end() && blocks.size() < most && span->contains(*at); ++at) blocks.push_back(*at);
+    for (auto at = live_.find(block);
+         at != live_.end() && blocks.size() < most && span->contains(*at); ++at)
+      blocks.push_back(*at);
     for (Block* each : blocks) remove_live(each);
     if (is_owned(span)) {
       for (Block* each : blocks) {
@@ -124,7 +141,9 @@ class Model {
     CHECK(span->next == nullptr && span->prev == nullptr);
     owned_.push_back(span);
   }
-  bool is_owned_by_model(const Span* span) const { return std::count(owned_.begin(), owned_.end(), span) != 0; }
+  bool is_owned_by_model(const Span* span) const {
+    return std::count(owned_.begin(), owned_.end(), span) != 0;
+  }
   void take(unsigned size_class) {
     Span* span = central_take(size_class, &owner);
     if (span == nullptr) return;
@@ -141,11 +160,14 @@ class Model {
   void put_back(size_t index) {
     Span* span = owned_[index];
     owned_.erase(owned_.begin() + static_cast<long>(index));
-    if (span->is_empty()) return retire(span);  // as a heap does: the central list keeps no empty spans but shared ones
+    // As a heap does: the central list keeps no empty spans but shared ones.
+    if (span->is_empty()) return retire(span);
     CHECK(central_put(span));
     CHECK(!central_put_is_needed(span));
   }
-  static bool central_put_is_needed(const Span* span) { return is_owned(span) || span->owner() == &owner; }
+  static bool central_put_is_needed(const Span* span) {
+    return is_owned(span) || span->owner() == &owner;
+  }
   void put_back_all() {
     while (!owned_.empty()) put_back(0);
   }
@@ -166,14 +188,17 @@ class Model {
   }
 
   void give_batch(unsigned size_class, FuzzedDataProvider& input) {
-    size_t most = input.ConsumeIntegralInRange<size_t>(1, kMaxForeignBlocks), stride = input.ConsumeIntegralInRange<size_t>(1, 20);
+    size_t most = input.ConsumeIntegralInRange<size_t>(1, kMaxForeignBlocks),
+           stride = input.ConsumeIntegralInRange<size_t>(1, 20);
     Batch batch;
     size_t at = 0;
     for (Block* block : live_) {
       if (span_of(block)->size_class == size_class && at++ % stride == 0) batch.push_back(block);
       if (batch.size() == most) break;
     }
-    if (batch.empty() || !central_give_blocks(size_class, batch.data(), static_cast<uint32_t>(batch.size()))) return;
+    if (batch.empty() ||
+        !central_give_blocks(size_class, batch.data(), static_cast<uint32_t>(batch.size())))
+      return;
     for (Block* block : batch) remove_live(block);
     batches_[size_class].push_back(batch);
   }
@@ -233,7 +258,8 @@ class Model {
       CHECK(is_owned(span) == is_owned_by_model(span));
       if (is_owned(span)) fuzz::require_sound(verify_span(*span));
     }
-    for (unsigned size_class : kUsedClasses) fuzz::require_sound(verify_central(size_class, verify_span));
+    for (unsigned size_class : kUsedClasses)
+      fuzz::require_sound(verify_central(size_class, verify_span));
     fuzz::require_sound(pages::verify_pages());
   }
 

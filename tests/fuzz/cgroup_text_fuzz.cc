@@ -1,5 +1,5 @@
-// The kernel's texts about control groups, and the reader of lines behind them. The reader returns the lines that
-// std::getline would, except those that do not fit its buffer.
+// The kernel's texts about control groups, and the reader of lines behind them. The reader returns
+// the lines that std::getline would, except those that do not fit its buffer.
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -35,12 +35,14 @@ void check_lines(const std::string& text, const std::vector<std::string>& expect
   AnswerCall answer(SYS_openat, fd);
   Lines lines("/proc/self/mountinfo");
   size_t count = 0;
-  for (Slice line; lines.next(&line); count++) CHECK(count < expected.size() && expected[count] == std::string(line.at, line.length));
+  for (Slice line; lines.next(&line); count++)
+    CHECK(count < expected.size() && expected[count] == std::string(line.at, line.length));
   CHECK(count == expected.size());
 }
 
 void parse(const std::string& text) {
-  std::unique_ptr<char[]> copy(new char[text.size()]);  // exactly as long: reads beyond are found
+  // Exactly as long: reads beyond are found.
+  std::unique_ptr<char[]> copy(new char[text.size()]);
   text.copy(copy.get(), text.size());
   Slice line{copy.get(), text.size()}, path{"/a/b", 4};
   uint64_t number = 0;
@@ -52,7 +54,8 @@ void parse(const std::string& text) {
       CHECK(!root.truncated() && !point.truncated());
       FixedText<512> directory;
       group_directory({root.c_str(), root.size()}, {point.c_str(), point.size()}, path, directory);
-      CHECK(directory.truncated() || (directory.size() >= point.size() && memcmp(directory.c_str(), point.c_str(), point.size()) == 0));
+      CHECK(directory.truncated() || (directory.size() >= point.size() &&
+                                      memcmp(directory.c_str(), point.c_str(), point.size()) == 0));
     }
   }
   parse_limit(line, &limit);

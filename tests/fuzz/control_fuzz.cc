@@ -1,5 +1,6 @@
-// The control socket under any bytes from several clients, in pieces of any length, with a clock that the input advances.
-// Every complete line gets one well-formed answer, in order, until the connection ends.
+// The control socket under any bytes from several clients, in pieces of any length, with a clock
+// that the input advances. Every complete line gets one well-formed answer, in order, until the
+// connection ends.
 //
 // Input: the text that clients send. The last bytes choose who sends how much of it, and when.
 #include <errno.h>
@@ -43,7 +44,8 @@ class Client {
     say("prove\n");
     hear();
     // The answer is the number of a descriptor.
-    std::string link = std::filesystem::read_symlink("/proc/self/fd/" + last_).string(), name = "/memfd:seemalloc:";
+    std::string link = std::filesystem::read_symlink("/proc/self/fd/" + last_).string(),
+                name = "/memfd:seemalloc:";
     CHECK(link.rfind(name, 0) == 0);
     say("prove " + link.substr(name.size(), 32) + "\n");
     hear();
@@ -104,7 +106,8 @@ class Client {
   int fd_ = -1;
   bool gone_ = false;
   size_t lines_ = 0;  // sent, and not answered yet
-  std::string answers_, last_;  // what has been received of the next answer; the text of the last one
+  // What has been received of the next answer; the text of the last one.
+  std::string answers_, last_;
 };
 
 void reset_options() {
@@ -124,7 +127,8 @@ void run(FuzzedDataProvider& input) {
   proven.prove();
   for (size_t at = 0, steps = 0; at < text.size() && steps < 40; steps++) {
     Client& client = input.ConsumeIntegralInRange<unsigned>(0, 7) == 0 ? stranger : proven;
-    size_t bytes = input.remaining_bytes() == 0 ? text.size() - at : input.ConsumeIntegralInRange<size_t>(1, 200);
+    size_t bytes = input.remaining_bytes() == 0 ? text.size() - at
+                                                : input.ConsumeIntegralInRange<size_t>(1, 200);
     client.say(text.substr(at, bytes));
     at += std::min(bytes, text.size() - at);
     switch (input.ConsumeIntegralInRange<unsigned>(0, 7)) {
@@ -151,7 +155,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   path = folder + "/sockets/" + std::to_string(os::process_id()) + ".sock";
   fuzz::choose(options::Id::helper, "0");
   fuzz::choose(options::Id::socket_dir, (folder + "/sockets").c_str());
-  fuzz::choose(options::Id::dump_prefix, (folder + "/missing/dump").c_str());  // the command dump is refused by the system
+  // The command dump is refused by the system.
+  fuzz::choose(options::Id::dump_prefix, (folder + "/missing/dump").c_str());
   atexit([] {
     remove_socket();
     std::filesystem::remove_all(folder);

@@ -1,5 +1,6 @@
-// Unwinding tables of any contents: the parser reads only the module's memory (AddressSanitizer), always ends, and finds the same
-// row whether it reads in place or through copies. Expressions of the row are evaluated as well.
+// Unwinding tables of any contents: the parser reads only the module's memory (AddressSanitizer),
+// always ends, and finds the same row whether it reads in place or through copies. Expressions of
+// the row are evaluated as well.
 //
 // Input: .eh_frame_hdr and .eh_frame in one piece; the last bytes choose the pc.
 #include <string.h>
@@ -35,11 +36,13 @@ void evaluate_row(const Row& row, uint64_t number) {
   registers.known = number | 1;
   // Small numbers, and the address of memory that does not change during the run.
   static const uintptr_t memory[64] = {1, 2, 3};
-  for (unsigned i = 0; i < kRegisterCount; i++) registers.value[i] = i % 3 == 0 ? reinterpret_cast<uintptr_t>(memory) : number >> i;
+  for (unsigned i = 0; i < kRegisterCount; i++)
+    registers.value[i] = i % 3 == 0 ? reinterpret_cast<uintptr_t>(memory) : number >> i;
   if (row.cfa_is_expression) evaluate(row.cfa_value, registers, nullptr);
   uintptr_t cfa = reinterpret_cast<uintptr_t>(memory);
   for (unsigned i = 0; i < kRegisterCount; i++) {
-    if (row.how[i] == How::kAtExpression || row.how[i] == How::kIsExpression) evaluate(row.value[i], registers, &cfa);
+    if (row.how[i] == How::kAtExpression || row.how[i] == How::kIsExpression)
+      evaluate(row.value[i], registers, &cfa);
   }
 }
 
@@ -48,7 +51,8 @@ struct TableEntry {
 };
 constexpr size_t kTableStart = 12;
 
-// Linkers sort the table. In an unsorted one a search may find anything. Returns false where the table begins elsewhere.
+// Linkers sort the table. In an unsorted one a search may find anything. Returns false where the
+// table begins elsewhere.
 bool sort_table(char* tables, size_t bytes) {
   unsigned width = bytes < kTableStart ? 0 : tables[1] & 0x0F;
   uint32_t count;
@@ -57,14 +61,17 @@ bool sort_table(char* tables, size_t bytes) {
   if (count > (bytes - kTableStart) / sizeof(TableEntry)) return false;
   std::vector<TableEntry> entries(count);
   if (count != 0) memcpy(entries.data(), tables + kTableStart, count * sizeof(TableEntry));
-  std::stable_sort(entries.begin(), entries.end(), [](const TableEntry& a, const TableEntry& b) { return a.function < b.function; });
+  std::stable_sort(entries.begin(), entries.end(), [](const TableEntry& a, const TableEntry& b) {
+    return a.function < b.function;
+  });
   if (count != 0) memcpy(tables + kTableStart, entries.data(), count * sizeof(TableEntry));
   return true;
 }
 
 void require_same(const Row& a, const Row& b) {
   CHECK(memcmp(a.how, b.how, sizeof(a.how)) == 0 && memcmp(a.value, b.value, sizeof(a.value)) == 0);
-  CHECK(a.cfa_is_expression == b.cfa_is_expression && a.cfa_value == b.cfa_value && a.cfa_register == b.cfa_register);
+  CHECK(a.cfa_is_expression == b.cfa_is_expression && a.cfa_value == b.cfa_value &&
+        a.cfa_register == b.cfa_register);
   CHECK(a.signal_frame == b.signal_frame && a.return_register == b.return_register);
 }
 
@@ -77,17 +84,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto pc = input.ConsumeIntegral<uint16_t>();
   auto number = input.ConsumeIntegral<uint64_t>();
   std::string bytes = input.ConsumeRemainingBytesAsString();
-  std::unique_ptr<char[]> tables(new char[bytes.size()]);  // exactly as long: reads beyond are found
+  // Exactly as long: reads beyond are found.
+  std::unique_ptr<char[]> tables(new char[bytes.size()]);
   memcpy(tables.get(), bytes.data(), bytes.size());
   bool sorted = sort_table(tables.get(), bytes.size());
 
   Module module;
-  module.start = module.tables_start = module.eh_frame_header = reinterpret_cast<uintptr_t>(tables.get());
+  module.start = module.tables_start = module.eh_frame_header =
+      reinterpret_cast<uintptr_t>(tables.get());
   module.tables_end = module.start + bytes.size();
   module.end = module.tables_end + 65536;  // code, which is not read
   Row row[2] = {};
   bool found[2];
-  for (int trusted = 0; trusted < 2; trusted++) found[trusted] = find_row(module, module.start + pc, trusted != 0, &row[trusted]);
+  for (int trusted = 0; trusted < 2; trusted++)
+    found[trusted] = find_row(module, module.start + pc, trusted != 0, &row[trusted]);
   if (sorted) CHECK(found[0] == found[1]);
   if (sorted && found[0]) require_same(row[0], row[1]);
   for (int i = 0; i < 2; i++) {

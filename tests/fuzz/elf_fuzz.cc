@@ -1,5 +1,6 @@
-// ELF images of any contents, in memory that ends at an unmapped page: the build id, the module's bounds, the description of an
-// address, and the index of unwinding entries, which is made from the file of a static program. Nothing is read beyond the image.
+// ELF images of any contents, in memory that ends at an unmapped page: the build id, the module's
+// bounds, the description of an address, and the index of unwinding entries, which is made from the
+// file of a static program. Nothing is read beyond the image.
 //
 // Input: the image.
 #include <stdio.h>
@@ -28,7 +29,8 @@ constexpr size_t kImageBytes = 16384, kGuardBytes = size_t{1} << 20;
 // Between unmapped ranges. The image is followed by zeros up to the next page.
 char* image_memory() {
   static char* memory = [] {
-    void* all = mmap(nullptr, kImageBytes + 2 * kGuardBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* all = mmap(nullptr, kImageBytes + 2 * kGuardBytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(all != MAP_FAILED);
     return static_cast<char*>(all) + kGuardBytes;
   }();
@@ -37,7 +39,8 @@ char* image_memory() {
 
 int file_with(const std::string& text) {
   int fd = memfd_create("fuzz", MFD_CLOEXEC);
-  CHECK(fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && lseek(fd, 0, SEEK_SET) == 0);
+  CHECK(fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+        lseek(fd, 0, SEEK_SET) == 0);
   return fd;
 }
 
@@ -56,15 +59,18 @@ void check_frame_index(const std::string& file, uintptr_t start, size_t mapped) 
   program.frame_index = index;
   program.tables_start = program.start, program.tables_end = program.end;
   profile::Row row;
-  for (size_t offset = 0; offset < mapped; offset += 97) profile::find_row(program, start + offset, true, &row);
-  size_t bytes = round_up(sizeof(*index) + index->count * sizeof(index->entries[0]), os::page_bytes());
+  for (size_t offset = 0; offset < mapped; offset += 97)
+    profile::find_row(program, start + offset, true, &row);
+  size_t bytes =
+      round_up(sizeof(*index) + index->count * sizeof(index->entries[0]), os::page_bytes());
   os::unmap(const_cast<profile::FrameIndex*>(index), bytes, os::Reason::kRecords);
 }
 
 void describe(uintptr_t start, size_t mapped) {
   char text[300];
-  snprintf(text, sizeof(text), "%lx-%lx r-xp 00000000 08:01 5   /bin/x\n%lx-%lx rw-p 00000000 00:00 0\n", start, start + mapped,
-           start + mapped, start + 2 * mapped);
+  snprintf(text, sizeof(text),
+           "%lx-%lx r-xp 00000000 08:01 5   /bin/x\n%lx-%lx rw-p 00000000 00:00 0\n", start,
+           start + mapped, start + mapped, start + 2 * mapped);
   os::AnswerCall answer(SYS_openat, file_with(text));
   FixedText<256> file;
   os::place_of(start + mapped, file);
@@ -78,7 +84,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > kImageBytes) return 0;
   char* image = image_memory();
   size_t mapped = round_up(size, os::page_bytes());
-  CHECK(mmap(image, kImageBytes, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == image);
+  CHECK(mmap(image, kImageBytes, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+        image);
   CHECK(mprotect(image, mapped, PROT_READ | PROT_WRITE) == 0);
   memcpy(image, data, size);
   auto start = reinterpret_cast<uintptr_t>(image);

@@ -1,7 +1,7 @@
 // For fuzz targets: the checks between operations, and the start of a target.
 //
-// A target's bytes are read with FuzzedDataProvider: texts from the front, so that a seed of the corpus is a readable file, and
-// numbers from the end.
+// A target's bytes are read with FuzzedDataProvider: texts from the front, so that a seed of the
+// corpus is a readable file, and numbers from the end.
 #pragma once
 
 #include <stddef.h>

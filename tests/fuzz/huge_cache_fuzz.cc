@@ -1,5 +1,6 @@
-// HugeCache under random operations, against a model: the set of units (of kUnit bytes) that are cached, with the time at
-// which each was freed. The walk of huge_cache.h checks the extents after each operation.
+// HugeCache under random operations, against a model: the set of units (of kUnit bytes) that are
+// cached, with the time at which each was freed. The walk of huge_cache.h checks the extents after
+// each operation.
 #include <vector>
 
 #include "core/pages/huge/huge_cache.h"
@@ -22,7 +23,8 @@ class Model {
       case 1: put(input); break;
       case 2: take_fit(input); break;
       case 3: {
-        size_t at = input.ConsumeIntegralInRange<size_t>(0, kUnits - 1), units = input.ConsumeIntegralInRange<size_t>(1, 64);
+        size_t at = input.ConsumeIntegralInRange<size_t>(0, kUnits - 1),
+               units = input.ConsumeIntegralInRange<size_t>(1, 64);
         bool taken = cache_.take_at(kBase + at * kUnit, units * kUnit, &out);
         if (taken) CHECK(out.start == kBase + at * kUnit && out.bytes == units * kUnit);
         if (taken) remove(out);
@@ -58,14 +60,18 @@ class Model {
   };
 
   void put(FuzzedDataProvider& input) {
-    size_t at = input.ConsumeIntegralInRange<size_t>(0, kUnits - 1), units = input.ConsumeIntegralInRange<size_t>(1, 64);
+    size_t at = input.ConsumeIntegralInRange<size_t>(0, kUnits - 1),
+           units = input.ConsumeIntegralInRange<size_t>(1, 64);
     Extent extent{kBase + at * kUnit, 0, now_, input.ConsumeIntegralInRange<unsigned>(0, 3) == 0};
-    for (size_t i = at; i < at + units && i < kUnits && !units_[i].cached; i++) extent.bytes += kUnit;
+    for (size_t i = at; i < at + units && i < kUnits && !units_[i].cached; i++)
+      extent.bytes += kUnit;
     if (extent.bytes == 0) return;
     if (!cache_.put(extent)) return;
-    for (size_t i = at; i < at + extent.bytes / kUnit; i++) units_[i] = {true, extent.sparse, extent.freed_ns};
+    for (size_t i = at; i < at + extent.bytes / kUnit; i++)
+      units_[i] = {true, extent.sparse, extent.freed_ns};
 #ifdef CANARY_WALK
-    if (at % 64 == 63 && extent.sparse) cache_.put(extent);  // the fault: a range that is cached twice
+    // The fault: a range that is cached twice.
+    if (at % 64 == 63 && extent.sparse) cache_.put(extent);
 #endif
   }
 
@@ -76,14 +82,17 @@ class Model {
     Extent out{};
     if (!cache_.take_fit(bytes, alignment, least_rest, &out)) return;
     CHECK(out.bytes >= bytes && out.start % alignment == 0);
-    CHECK(out.sparse ? out.bytes < 2 * bytes : out.bytes == bytes || out.bytes - bytes < least_rest);
+    CHECK(out.sparse ? out.bytes < 2 * bytes
+                     : out.bytes == bytes || out.bytes - bytes < least_rest);
     remove(out);
   }
 
   void take_pieces(FuzzedDataProvider& input) {
-    size_t bytes = input.ConsumeIntegralInRange<size_t>(1, 256) * kUnit, least = input.ConsumeIntegralInRange<size_t>(1, 16) * kUnit;
+    size_t bytes = input.ConsumeIntegralInRange<size_t>(1, 256) * kUnit,
+           least = input.ConsumeIntegralInRange<size_t>(1, 16) * kUnit;
     Extent pieces[4];
-    unsigned most = input.ConsumeIntegralInRange<unsigned>(1, 4), count = cache_.take_pieces(bytes, least, pieces, most);
+    unsigned most = input.ConsumeIntegralInRange<unsigned>(1, 4),
+             count = cache_.take_pieces(bytes, least, pieces, most);
     CHECK(count <= most);
     size_t sum = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -110,7 +119,8 @@ class Model {
   uint64_t oldest(bool sparse_only) const {
     uint64_t oldest = UINT64_MAX;
     for (const Unit& unit : units_) {
-      if (unit.cached && (unit.sparse || !sparse_only) && unit.freed_ns < oldest) oldest = unit.freed_ns;
+      if (unit.cached && (unit.sparse || !sparse_only) && unit.freed_ns < oldest)
+        oldest = unit.freed_ns;
     }
     return oldest;
   }

@@ -1,4 +1,5 @@
-// jemalloc's control names: any name is found or refused, by name and by number alike, and a value is read within its size.
+// jemalloc's control names: any name is found or refused, by name and by number alike, and a value
+// is read within its size.
 //
 // Input: the name; the last bytes choose the size of the value.
 #include <errno.h>
@@ -12,7 +13,8 @@
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   seemalloc::fuzz::choose(seemalloc::options::Id::helper, "0");
-  seemalloc::fuzz::choose(seemalloc::options::Id::dump_prefix, "/nonexistent/dump");  // prof.dump is refused by the system
+  // prof.dump is refused by the system.
+  seemalloc::fuzz::choose(seemalloc::options::Id::dump_prefix, "/nonexistent/dump");
   return 0;
 }
 

@@ -1,5 +1,6 @@
-// /proc/self/maps of any contents, read by its three readers: the table of a profile's mappings, the description of an invalid
-// pointer, and the list of modules for C libraries without _dl_find_object. A text as the kernel writes it is understood.
+// /proc/self/maps of any contents, read by its three readers: the table of a profile's mappings,
+// the description of an invalid pointer, and the list of modules for C libraries without
+// _dl_find_object. A text as the kernel writes it is understood.
 //
 // Input: the text; the last bytes choose an address and, for the kernel's format, the mappings.
 #include <sys/mman.h>
@@ -24,7 +25,8 @@ using profile::Mappings;
 
 int file_with(const std::string& text) {
   int fd = memfd_create("fuzz", MFD_CLOEXEC);
-  CHECK(fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && lseek(fd, 0, SEEK_SET) == 0);
+  CHECK(fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+        lseek(fd, 0, SEEK_SET) == 0);
   return fd;
 }
 
@@ -47,7 +49,8 @@ void read_by_all(const std::string& text, uintptr_t address) {
   os::let_pass(kSecond_ns);  // otherwise the list is not read again
   os::AnswerCall answer(SYS_openat, file_with(text));
   profile::Module module;
-  if (profile::find_in_module_table(address, &module)) CHECK(address >= module.start && address < module.end);
+  if (profile::find_in_module_table(address, &module))
+    CHECK(address >= module.start && address < module.end);
   profile::reset_module_table();
 }
 
@@ -62,11 +65,13 @@ void check_format(FuzzedDataProvider& input) {
   uintptr_t at = 0x1000;
   for (unsigned count = input.ConsumeIntegralInRange<unsigned>(1, 12); count != 0; count--) {
     at += input.ConsumeIntegralInRange<uintptr_t>(0, 3) << 12;
-    Line line{at, at + (input.ConsumeIntegralInRange<uintptr_t>(1, 9) << 12), input.ConsumeBool(), input.ConsumeBool()};
+    Line line{at, at + (input.ConsumeIntegralInRange<uintptr_t>(1, 9) << 12), input.ConsumeBool(),
+              input.ConsumeBool()};
     at = line.end;
     bool deleted = input.ConsumeBool();
     char start[200];
-    snprintf(start, sizeof(start), "%lx-%lx r-%cp %08x 08:01 %u", line.start, line.end, line.executable ? 'x' : '-', count << 12, count);
+    snprintf(start, sizeof(start), "%lx-%lx r-%cp %08x 08:01 %u", line.start, line.end,
+             line.executable ? 'x' : '-', count << 12, count);
     // Every file differs from its neighbour's, so no mappings are merged.
     text += start;
     if (line.named) text += "   /lib/a " + std::to_string(count) + (deleted ? " (deleted)" : "");
@@ -78,7 +83,8 @@ void check_format(FuzzedDataProvider& input) {
   CHECK(mappings.size() == lines.size());
   for (size_t i = 0; i < lines.size(); i++) {
     CHECK(mappings[i].start == lines[i].start && mappings[i].limit == lines[i].end);
-    CHECK(mappings.id_of(lines[i].start) == mappings[i].id && mappings.id_of(lines[i].end - 1) == mappings[i].id);
+    CHECK(mappings.id_of(lines[i].start) == mappings[i].id &&
+          mappings.id_of(lines[i].end - 1) == mappings[i].id);
     std::string path(mappings.path(mappings[i]), mappings[i].path_bytes);
     CHECK(path.rfind("/lib/a ", 0) == 0 && path.find('(') == std::string::npos);
   }

@@ -1,7 +1,8 @@
-// The texts of options: SEEMALLOC_CONF, and the variables of other allocators (MALLOC_CONF, HEAPPROFILE, TCMALLOC_…).
+// The texts of options: SEEMALLOC_CONF, and the variables of other allocators (MALLOC_CONF,
+// HEAPPROFILE, TCMALLOC_…).
 //
-// Input: an environment, one variable a line. Afterwards each option has a value in its range, which prints as a text that
-// sets it again.
+// Input: an environment, one variable a line. Afterwards each option has a value in its range,
+// which prints as a text that sets it again.
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ void check_options() {
   for (size_t i = 0; i < options::kCount; i++) {
     Id id = static_cast<Id>(i);
     const options::Row& row = options::row(id);
-    if (row.kind != options::Kind::kText) CHECK(options::get(id) >= row.min && options::get(id) <= row.max);
+    if (row.kind != options::Kind::kText)
+      CHECK(options::get(id) >= row.min && options::get(id) <= row.max);
     FixedText<options::kMaxTextBytes> printed, again, problem;
     options::print(id, printed);
     CHECK(!printed.truncated());
@@ -53,20 +55,23 @@ void run(const std::string& text) {
   std::vector<std::string> variables;
   for (size_t at = 0; at < text.size();) {
     size_t end = std::min(text.find('\n', at), text.size());
-    variables.emplace_back(text.substr(at, end - at).c_str());  // ends at a NUL, as in an environment
+    // Ends at a NUL, as in an environment.
+    variables.emplace_back(text.substr(at, end - at).c_str());
     at = end + 1;
   }
   std::vector<char*> environment;
   for (std::string& variable : variables) {
     variable.shrink_to_fit();
     constexpr char kConf[] = "MALLOC_CONF=";
-    if (variable.rfind(kConf, 0) == 0 && ends_the_process(variable.substr(sizeof(kConf) - 1))) return;
+    if (variable.rfind(kConf, 0) == 0 && ends_the_process(variable.substr(sizeof(kConf) - 1)))
+      return;
     environment.push_back(variable.data());
   }
   environment.push_back(nullptr);
   reset_options();
   read_foreign_options(environment.data(), check_line);
-  if (const char* conf = value_in(environment.data(), "SEEMALLOC_CONF")) options::parse(conf, check_line);
+  if (const char* conf = value_in(environment.data(), "SEEMALLOC_CONF"))
+    options::parse(conf, check_line);
   check_options();
   FixedText<kDumpPathBytes> path;
   if (dump_name_from(options::get_text(Id::dump_prefix), path)) CHECK(!path.truncated());

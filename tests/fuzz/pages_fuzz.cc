@@ -1,5 +1,6 @@
-// The page heap and huge blocks under random operations, refused system calls and a clock that the input advances. No two
-// spans overlap, contents stay, and clean memory is zero; verify.h walks all structures after each step.
+// The page heap and huge blocks under random operations, refused system calls and a clock that the
+// input advances. No two spans overlap, contents stay, and clean memory is zero; verify.h walks all
+// structures after each step.
 #include <sys/syscall.h>
 
 #include <optional>
@@ -32,7 +33,8 @@ class Model {
     constexpr long kCalls[] = {SYS_mmap, SYS_madvise, SYS_mremap, SYS_munmap};
     if (input.ConsumeIntegralInRange<unsigned>(0, 7) == 0) {
       long call = input.PickValueInArray(kCalls);
-      refuse.emplace(call, 12, input.ConsumeIntegralInRange<unsigned>(1, 2), input.ConsumeIntegralInRange<unsigned>(0, 3));
+      refuse.emplace(call, 12, input.ConsumeIntegralInRange<unsigned>(1, 2),
+                     input.ConsumeIntegralInRange<unsigned>(0, 3));
     }
     switch (input.ConsumeIntegralInRange<unsigned>(0, 9)) {
       case 0:
@@ -41,7 +43,9 @@ class Model {
       case 3: add_huge(input); break;
       case 4:
       case 5:
-      case 6: if (!spans_.empty()) release(any(input)); break;
+      case 6:
+        if (!spans_.empty()) release(any(input));
+        break;
       case 7: resize(input); break;
       case 8: advance(input); break;
       default: purge(input);
@@ -58,15 +62,19 @@ class Model {
   };
   static constexpr size_t kMostBytes = 64 * MiB;
 
-  size_t any(FuzzedDataProvider& input) { return input.ConsumeIntegralInRange<size_t>(0, spans_.size() - 1); }
+  size_t any(FuzzedDataProvider& input) {
+    return input.ConsumeIntegralInRange<size_t>(0, spans_.size() - 1);
+  }
 
   void add_run(FuzzedDataProvider& input) {
     bool large = input.ConsumeIntegralInRange<unsigned>(0, 3) == 0;
     size_t pages = input.ConsumeIntegralInRange<size_t>(1, large ? kMaxRegionRunPages : 8);
     size_t alignment = size_t{1} << input.ConsumeIntegralInRange<unsigned>(0, 4);
-    Span* span = allocate_run(input.ConsumeIntegralInRange<unsigned>(0, 1), pages, alignment, SpanKind::kLarge, input.ConsumeBool());
+    Span* span = allocate_run(input.ConsumeIntegralInRange<unsigned>(0, 1), pages, alignment,
+                              SpanKind::kLarge, input.ConsumeBool());
     if (span == nullptr) return;
-    CHECK(span->bytes == pages * kPageBytes && span->start % (alignment * kPageBytes) == 0 && span->kind == SpanKind::kLarge);
+    CHECK(span->bytes == pages * kPageBytes && span->start % (alignment * kPageBytes) == 0 &&
+          span->kind == SpanKind::kLarge);
     publish(span);
     keep(span, span->known_zero);
   }
@@ -83,7 +91,9 @@ class Model {
 
   void keep(Span* span, bool zero) {
     CHECK(page_map.span_of(reinterpret_cast<void*>(span->start)) == span);
-    for (const Held& other : spans_) CHECK(span->start + span->bytes <= other.span->start || other.span->start + other.span->bytes <= span->start);
+    for (const Held& other : spans_)
+      CHECK(span->start + span->bytes <= other.span->start ||
+            other.span->start + other.span->bytes <= span->start);
     if (zero) for_words(*span, 0, [](uint64_t& word) { CHECK(word == 0); });
     spans_.push_back({span, ++last_word_});
     fill(spans_.back(), 0);
@@ -91,7 +101,8 @@ class Model {
 
   template <typename F>
   static void for_words(const Span& span, size_t from, F f) {
-    for (size_t at = from; at < span.bytes; at += 4096) f(*reinterpret_cast<uint64_t*>(span.start + at));
+    for (size_t at = from; at < span.bytes; at += 4096)
+      f(*reinterpret_cast<uint64_t*>(span.start + at));
   }
   static void fill(const Held& held, size_t from) {
     for_words(*held.span, from, [&](uint64_t& word) { word = held.word; });
@@ -121,8 +132,10 @@ class Model {
     } else {
       size_t pages = input.ConsumeIntegralInRange<size_t>(1, 32), now = before / kPageBytes;
       if (pages == now || pages > kMaxRegionRunPages) return;
-      if (pages < now) shrink(span, pages);
-      else if (!try_extend(span, pages)) return;
+      if (pages < now)
+        shrink(span, pages);
+      else if (!try_extend(span, pages))
+        return;
       CHECK(span->bytes == pages * kPageBytes);
     }
     if (span->bytes > before) fill(held, before);
@@ -138,8 +151,11 @@ class Model {
     switch (input.ConsumeIntegralInRange<unsigned>(0, 3)) {
       case 0: purge_all(); break;
       case 1: unmap_empty_regions(); break;
-      case 2: purge_huge_oldest(input.ConsumeIntegralInRange<size_t>(0, 16 * MiB), os::Reason::kAsked); break;
-      default: purge_huge(UINT64_MAX, os::Reason::kAsked, input.ConsumeIntegralInRange<unsigned>(0, 4));
+      case 2:
+        purge_huge_oldest(input.ConsumeIntegralInRange<size_t>(0, 16 * MiB), os::Reason::kAsked);
+        break;
+      default:
+        purge_huge(UINT64_MAX, os::Reason::kAsked, input.ConsumeIntegralInRange<unsigned>(0, 4));
     }
   }
 

@@ -1,5 +1,5 @@
-// What is read of CPython's objects: the table of lines, against a second decoder, and texts, which become valid UTF-8 of limited
-// length.
+// What is read of CPython's objects: the table of lines, against a second decoder, and texts, which
+// become valid UTF-8 of limited length.
 //
 // Input: the table, which is also the characters of the text; the last bytes choose the rest.
 #include <string.h>
@@ -20,7 +20,8 @@ uint32_t line_of(const std::string& table, int32_t first_line, uint64_t unit) {
   int64_t line = first_line, shown = first_line;
   uint64_t units = 0;
   size_t at = 0;
-  while (at < table.size() && (table[at] & 0x80) == 0) at++;  // an entry begins with a byte that has the highest bit
+  // An entry begins with a byte that has the highest bit.
+  while (at < table.size() && (table[at] & 0x80) == 0) at++;
   while (at < table.size()) {
     auto head = static_cast<uint8_t>(table[at++]);
     unsigned kind = head >> 3 & 15;
@@ -34,7 +35,9 @@ uint32_t line_of(const std::string& table, int32_t first_line, uint64_t unit) {
         if (i <= 5) number |= static_cast<uint64_t>(rest[i] & 0x3F) << 6 * i;
         whole = (rest[i] & 0x40) == 0;
       }
-      if (whole) delta = (number & 1) != 0 ? -static_cast<int64_t>(number >> 1) : static_cast<int64_t>(number >> 1);
+      if (whole)
+        delta = (number & 1) != 0 ? -static_cast<int64_t>(number >> 1)
+                                  : static_cast<int64_t>(number >> 1);
     }
     line += delta;
     shown = line;
@@ -55,7 +58,11 @@ void check_lines(const std::string& table, int32_t first_line, uint64_t unit) {
 bool is_utf8(const char* text, size_t bytes) {
   for (size_t i = 0; i < bytes;) {
     auto first = static_cast<uint8_t>(text[i++]);
-    size_t more = first < 0x80 ? 0 : first >= 0xC2 && first < 0xE0 ? 1 : first >= 0xE0 && first < 0xF0 ? 2 : first >= 0xF0 && first < 0xF5 ? 3 : 9;
+    size_t more = first < 0x80                    ? 0
+                  : first >= 0xC2 && first < 0xE0 ? 1
+                  : first >= 0xE0 && first < 0xF0 ? 2
+                  : first >= 0xF0 && first < 0xF5 ? 3
+                                                  : 9;
     if (more > bytes - i) return false;
     for (; more != 0; more--) {
       if ((static_cast<uint8_t>(text[i++]) & 0xC0) != 0x80) return false;
@@ -81,7 +88,8 @@ void check_text(const std::string& characters, FuzzedDataProvider& input) {
   size_t capacity = input.ConsumeIntegralInRange<size_t>(8, 512);
   std::unique_ptr<char[]> out(new char[capacity]);  // exactly as long: writes beyond are found
   bool end = input.ConsumeBool();
-  size_t written = read_python_text(python, reinterpret_cast<uintptr_t>(object.get()), head, end, out.get(), capacity);
+  size_t written = read_python_text(python, reinterpret_cast<uintptr_t>(object.get()), head, end,
+                                    out.get(), capacity);
   CHECK(written <= capacity);
   // Characters of an ASCII text are not checked: with the highest bit set they are another text's.
   CHECK(ascii || is_utf8(out.get(), written));
@@ -94,7 +102,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace seemalloc::profile;
   FuzzedDataProvider input(data, size);
   std::string bytes = input.ConsumeRandomLengthString(1000);
-  check_lines(bytes, input.ConsumeIntegralInRange<int32_t>(0, 1000), input.ConsumeIntegralInRange<uint64_t>(0, 200));
+  check_lines(bytes, input.ConsumeIntegralInRange<int32_t>(0, 1000),
+              input.ConsumeIntegralInRange<uint64_t>(0, 200));
   check_text(bytes, input);
   return 0;
 }

@@ -1,5 +1,5 @@
-// The pool of span records under random operations and refused system calls. A record that is taken is not taken twice, and
-// keeps its contents until it is given back.
+// The pool of span records under random operations and refused system calls. A record that is taken
+// is not taken twice, and keeps its contents until it is given back.
 #include <sys/syscall.h>
 
 #include <optional>
@@ -27,13 +27,16 @@ class Model {
     std::optional<os::RefuseCalls> refuse;
     switch (input.ConsumeIntegralInRange<unsigned>(0, 15)) {
       case 0: refuse.emplace(SYS_mmap, 12); break;
-      case 1: refuse.emplace(SYS_madvise, 12, 1, input.ConsumeIntegralInRange<unsigned>(0, 3)); break;
+      case 1:
+        refuse.emplace(SYS_madvise, 12, 1, input.ConsumeIntegralInRange<unsigned>(0, 3));
+        break;
       default: break;
     }
     switch (input.ConsumeIntegralInRange<unsigned>(0, 5)) {
       case 0:
       case 1:
-        for (unsigned count = input.ConsumeIntegralInRange<unsigned>(1, 200); count != 0; count--) take();
+        for (unsigned count = input.ConsumeIntegralInRange<unsigned>(1, 200); count != 0; count--)
+          take();
         break;
       case 2:
       case 3: give(input); break;
@@ -49,14 +52,16 @@ class Model {
   void take() {
     Span* span = take_span(SpanKind::kLarge);
     if (span == nullptr) return;
-    CHECK(span->kind == SpanKind::kLarge && span->live() == 0 && span->next == nullptr && span->prev == nullptr);
+    CHECK(span->kind == SpanKind::kLarge && span->live() == 0 && span->next == nullptr &&
+          span->prev == nullptr);
     CHECK(known_.insert(span).second);
     span->bytes = reinterpret_cast<uintptr_t>(span);
     taken_.push_back(span);
   }
   // From one end of the records, or spread over all of them.
   void give(FuzzedDataProvider& input) {
-    size_t count = input.ConsumeIntegralInRange<size_t>(1, 300), stride = input.ConsumeIntegralInRange<size_t>(0, 97);
+    size_t count = input.ConsumeIntegralInRange<size_t>(1, 300),
+           stride = input.ConsumeIntegralInRange<size_t>(0, 97);
     for (size_t at = 0; count != 0 && !taken_.empty(); count--, at += stride) {
       size_t index = at % taken_.size();
       Span* span = taken_[index];

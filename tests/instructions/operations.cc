@@ -1,16 +1,19 @@
-// The operations whose instructions are counted, each kCalls times, by callgrind (tests/instructions/run).
+// The operations whose instructions are counted, each kCalls times, by callgrind
+// (tests/instructions/run).
 //
-// The counters are reset before every single call, and written out after it under the operation's name. The cost of the
-// call in the allocator's library is the library's self cost in that profile: none of its other code runs in between.
-// One thread. Some blocks of the size stay live and others have been freed, so that free lists exist and spans do not
-// appear or become empty with every call. A few calls still enter a slow path: the most frequent count is used.
+// The counters are reset before every single call, and written out after it under the operation's
+// name. The cost of the call in the allocator's library is the library's self cost in that profile:
+// none of its other code runs in between. One thread. Some blocks of the size stay live and others
+// have been freed, so that free lists exist and spans do not appear or become empty with every
+// call. A few calls still enter a slow path: the most frequent count is used.
 #include <malloc.h>
 #include <valgrind/callgrind.h>
 
 #include <cstdlib>
 #include <new>
 
-// Exactly five instructions: a calibration. If they are not counted as five, no other count can be trusted.
+// Exactly five instructions: a calibration. If they are not counted as five, no other count can be
+// trusted.
 extern "C" void five_instructions();
 asm(".type five_instructions, @function\n"
     "five_instructions: nop; nop; nop; nop; ret\n"
@@ -78,11 +81,16 @@ void count_array_operators(size_t bytes, std::align_val_t alignment) {
   Warm warm(bytes);
   for (void*& block : blocks) count("new_array_64", [&] { block = ::operator new[](bytes); });
   for (void* block : blocks) count("delete_array_64", [&] { ::operator delete[](block); });
-  for (void*& block : blocks) count("new_nothrow_64", [&] { block = ::operator new(bytes, std::nothrow); });
-  for (void* block : blocks) count("delete_array_sized_64", [&] { ::operator delete[](block, bytes); });
-  for (void*& block : blocks) count("new_aligned_64", [&] { block = ::operator new(bytes, alignment); });
-  for (void* block : blocks) count("delete_sized_aligned_64", [&] { ::operator delete(block, bytes, alignment); });
-  for (void*& block : blocks) count("new_array_aligned_64", [&] { block = ::operator new[](bytes, alignment); });
+  for (void*& block : blocks)
+    count("new_nothrow_64", [&] { block = ::operator new(bytes, std::nothrow); });
+  for (void* block : blocks)
+    count("delete_array_sized_64", [&] { ::operator delete[](block, bytes); });
+  for (void*& block : blocks)
+    count("new_aligned_64", [&] { block = ::operator new(bytes, alignment); });
+  for (void* block : blocks)
+    count("delete_sized_aligned_64", [&] { ::operator delete(block, bytes, alignment); });
+  for (void*& block : blocks)
+    count("new_array_aligned_64", [&] { block = ::operator new[](bytes, alignment); });
   for (void* block : blocks) free(block);
 }
 

@@ -1,5 +1,5 @@
-// Threads open and close libraries while they and others allocate: the dynamic linker calls malloc with its lock held,
-// and the code that a sampled stack points into may be unmapped a moment later.
+// Threads open and close libraries while they and others allocate: the dynamic linker calls malloc
+// with its lock held, and the code that a sampled stack points into may be unmapped a moment later.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -65,7 +65,9 @@ int main(int, char** arguments) {
   // No thread holds a library now: each must really have been unloaded.
   bool gone = true;
   for (int i = 0; i < kLibraries; ++i) {
-    gone = gone && !dlopen((folder + "/library" + std::to_string(i) + ".so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    gone = gone && !dlopen((folder + "/library" + std::to_string(i) + ".so").c_str(),
+                           RTLD_NOW | RTLD_NOLOAD);
   }
-  printf("opened %d closed %d unloaded %s\n", opened.load(), closed.load(), gone ? "all" : "not all");
+  printf("opened %d closed %d unloaded %s\n", opened.load(), closed.load(),
+         gone ? "all" : "not all");
 }

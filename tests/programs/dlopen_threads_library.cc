@@ -1,4 +1,5 @@
-// One of the libraries that dlopen_threads opens: it allocates at load, in use and per thread, and frees later.
+// One of the libraries that dlopen_threads opens: it allocates at load, in use and per thread, and
+// frees later.
 #include <cstdlib>
 #include <cstring>
 #include <map>

@@ -1,6 +1,6 @@
-// Forks from eight threads that are inside malloc most of the time. A child is a copy of one thread in the middle of
-// the others' work: it must be able to allocate, to free blocks that any thread had allocated, and to start threads of
-// its own.
+// Forks from eight threads that are inside malloc most of the time. A child is a copy of one thread
+// in the middle of the others' work: it must be able to allocate, to free blocks that any thread
+// had allocated, and to start threads of its own.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,8 +74,10 @@ void fork_often(int thread) {
     swap_blocks(seed, 1000);
     int status = 0;
     waitpid(pid, &status, 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ++ended_well;
-    else fprintf(stderr, "child %d of thread %d: status %x\n", i, thread, status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+      ++ended_well;
+    else
+      fprintf(stderr, "child %d of thread %d: status %x\n", i, thread, status);
   }
 }
 

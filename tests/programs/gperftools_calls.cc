@@ -1,7 +1,8 @@
-// The calls that programs written against gperftools' own headers make: the C++ class, called through its vtable, the C
-// calls, tc_malloc and related functions, the heap profiler and the CPU profiler. Each step checks the behaviour that
-// gperftools documents and prints a line. Compiled with Debian's headers and linked with its libraries; run on
-// seemalloc and on gperftools. Arguments: a directory to write to, and `heap` or `cpu` for one part.
+// The calls that programs written against gperftools' own headers make: the C++ class, called
+// through its vtable, the C calls, tc_malloc and related functions, the heap profiler and the CPU
+// profiler. Each step checks the behaviour that gperftools documents and prints a line. Compiled
+// with Debian's headers and linked with its libraries; run on seemalloc and on gperftools.
+// Arguments: a directory to write to, and `heap` or `cpu` for one part.
 #include <gperftools/heap-profiler.h>
 #include <gperftools/malloc_extension.h>
 #include <gperftools/malloc_extension_c.h>
@@ -21,12 +22,12 @@
 
 namespace {
 
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition);         \
-      exit(1);                                                                \
-    }                                                                         \
+#define EXPECT(condition)                                             \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
+      exit(1);                                                        \
+    }                                                                 \
   } while (0)
 
 constexpr size_t MiB = size_t{1} << 20;
@@ -48,9 +49,10 @@ void properties() {
   size_t grown = property("generic.current_allocated_bytes") - before;
   EXPECT(grown >= 64 * MiB && grown < 65 * MiB);
   EXPECT(property("generic.heap_size") >= 64 * MiB);
-  for (const char* name : {"tcmalloc.current_total_thread_cache_bytes", "tcmalloc.central_cache_free_bytes",
-                           "tcmalloc.transfer_cache_free_bytes", "tcmalloc.thread_cache_free_bytes",
-                           "tcmalloc.pageheap_free_bytes", "tcmalloc.pageheap_unmapped_bytes"}) {
+  for (const char* name :
+       {"tcmalloc.current_total_thread_cache_bytes", "tcmalloc.central_cache_free_bytes",
+        "tcmalloc.transfer_cache_free_bytes", "tcmalloc.thread_cache_free_bytes",
+        "tcmalloc.pageheap_free_bytes", "tcmalloc.pageheap_unmapped_bytes"}) {
     EXPECT(property(name) < property("generic.heap_size"));
   }
   MallocExtension* extension = MallocExtension::instance();
@@ -74,7 +76,8 @@ size_t resident_bytes() {
 
 void release() {
   std::vector<std::unique_ptr<char[]>> blocks;
-  for (int i = 0; i < 64 * 1024; i++) blocks.emplace_back(new char[1024]), memset(blocks.back().get(), 1, 1024);
+  for (int i = 0; i < 64 * 1024; i++)
+    blocks.emplace_back(new char[1024]), memset(blocks.back().get(), 1, 1024);
   size_t full = resident_bytes();
   blocks.clear();
   blocks.shrink_to_fit();
@@ -100,7 +103,8 @@ void sizes() {
     void* p = malloc(bytes);
     EXPECT(extension->GetAllocatedSize(p) >= bytes);
     EXPECT(extension->GetAllocatedSize(p) == extension->GetEstimatedAllocatedSize(bytes));
-    EXPECT(tc_malloc_size(p) == extension->GetAllocatedSize(p) && nallocx(bytes, 0) == tc_malloc_size(p));
+    EXPECT(tc_malloc_size(p) == extension->GetAllocatedSize(p) &&
+           nallocx(bytes, 0) == tc_malloc_size(p));
     EXPECT(extension->GetOwnership(p) == MallocExtension::kOwned);
     EXPECT(MallocExtension_GetOwnership(p) == MallocExtension_kOwned);
     free(p);
@@ -117,7 +121,8 @@ void sizes() {
   std::vector<MallocExtension::FreeListInfo> lists;
   extension->GetFreeListSizes(&lists);
   EXPECT(!lists.empty());
-  for (const auto& list : lists) EXPECT(list.min_object_size <= list.max_object_size && list.type != nullptr);
+  for (const auto& list : lists)
+    EXPECT(list.min_object_size <= list.max_object_size && list.type != nullptr);
   puts("sizes");
 }
 
@@ -129,7 +134,8 @@ void c_calls() {
   EXPECT(MallocExtension_VerifyAllMemory() && MallocExtension_VerifyMallocMemory(p));
   EXPECT(MallocExtension_VerifyNewMemory(one) && MallocExtension_VerifyArrayNewMemory(many));
   EXPECT(MallocExtension_GetAllocatedSize(p) == extension->GetAllocatedSize(p));
-  EXPECT(MallocExtension_GetEstimatedAllocatedSize(5000) == extension->GetEstimatedAllocatedSize(5000));
+  EXPECT(MallocExtension_GetEstimatedAllocatedSize(5000) ==
+         extension->GetEstimatedAllocatedSize(5000));
   EXPECT(MallocExtension_GetThreadCacheSize() < 512 * MiB);
   free(p);
   delete one;
@@ -140,9 +146,11 @@ void c_calls() {
   const char* name = "tcmalloc.max_total_thread_cache_bytes";
   size_t limit = property(name);
   EXPECT(MallocExtension_SetNumericProperty(name, 16 * MiB) && property(name) == 16 * MiB);
-  EXPECT(MallocExtension_SetNumericProperty(name, limit) && !MallocExtension_SetNumericProperty("no.such.property", 1));
+  EXPECT(MallocExtension_SetNumericProperty(name, limit) &&
+         !MallocExtension_SetNumericProperty("no.such.property", 1));
   std::vector<std::unique_ptr<char[]>> held;
-  for (int i = 0; i < 64 * 1024; i++) held.emplace_back(new char[1024]), memset(held.back().get(), 1, 1024);
+  for (int i = 0; i < 64 * 1024; i++)
+    held.emplace_back(new char[1024]), memset(held.back().get(), 1, 1024);
   size_t full = resident_bytes();
   held.clear();
   held.shrink_to_fit();
@@ -168,7 +176,8 @@ void texts() {
   std::vector<std::string> held(40000, std::string(1000, 'y'));
   std::string sample = "before";
   MallocExtension::instance()->GetHeapSample(&sample);
-  EXPECT(sample.rfind("beforeheap profile: ", 0) == 0 && sample.find("@ heap_v2/") != std::string::npos);
+  EXPECT(sample.rfind("beforeheap profile: ", 0) == 0 &&
+         sample.find("@ heap_v2/") != std::string::npos);
   EXPECT(sample.find("MAPPED_LIBRARIES:") != std::string::npos);
   std::string growth;
   MallocExtension::instance()->GetHeapGrowthStacks(&growth);
@@ -272,7 +281,8 @@ void cpu_profiler(const std::string& folder) {
   ProfilerRegisterThread();
   unsigned sum = burn(0.5);
   ProfilerGetCurrentState(&state);
-  EXPECT(state.enabled && state.start_time != 0 && strstr(state.profile_name, "cpu.prof") != nullptr && sum != 1);
+  EXPECT(state.enabled && state.start_time != 0 &&
+         strstr(state.profile_name, "cpu.prof") != nullptr && sum != 1);
   ProfilerFlush();
   std::thread([] { burn(0.2); }).join();
   ProfilerStop();

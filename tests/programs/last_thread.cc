@@ -1,5 +1,5 @@
-// last_thread HOW: ends without calling exit(). The C library exits when the last thread ends; a thread of the
-// allocator must not count, or the process would stay forever.
+// last_thread HOW: ends without calling exit(). The C library exits when the last thread ends; a
+// thread of the allocator must not count, or the process would stay forever.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,7 +50,9 @@ int main(int, char** arguments) {
   atexit(tell);
   const auto held = grow();
   pthread_t thread;
-  if (pthread_create(&thread, nullptr, strcmp(arguments[1], "child-of-a-thread") ? later : fork_here, nullptr)) abort();
+  if (pthread_create(&thread, nullptr,
+                     strcmp(arguments[1], "child-of-a-thread") ? later : fork_here, nullptr))
+    abort();
   pthread_detach(thread);
   if (!strcmp(arguments[1], "child-of-a-thread")) pause();
   pthread_exit(nullptr);

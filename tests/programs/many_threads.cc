@@ -1,7 +1,7 @@
-// 2,000 threads, 50 at a time. Each allocates blocks of many sizes, swaps blocks with the others through a table, and
-// leaves a thread-local object with a destructor that frees and allocates once more, when the thread's heap may be
-// partly torn down. Memory of ended threads must be reused: the process may not grow with the number of threads ever
-// started.
+// 2,000 threads, 50 at a time. Each allocates blocks of many sizes, swaps blocks with the others
+// through a table, and leaves a thread-local object with a destructor that frees and allocates once
+// more, when the thread's heap may be partly torn down. Memory of ended threads must be reused: the
+// process may not grow with the number of threads ever started.
 #include <unistd.h>
 
 #include <atomic>
@@ -63,8 +63,10 @@ void work(unsigned seed) {
   leaver.seed = seed;
   for (int i = 0; i < 400; ++i) {
     Block* block = make(seed);
-    if (i % 20 == 0) leaver.kept.push_back(block);
-    else check_and_free(exchange[(seed >> 18) % kSlots].exchange(block));
+    if (i % 20 == 0)
+      leaver.kept.push_back(block);
+    else
+      check_and_free(exchange[(seed >> 18) % kSlots].exchange(block));
   }
 }
 
@@ -88,9 +90,11 @@ int main() {
   }
   const long at_end = resident_mb();
   for (auto& slot : exchange) check_and_free(slot.exchange(nullptr));
-  // 512 slots of at most 70 KB are at most 36 MB; 64 MB more than after the first 250 threads would be a leak.
+  // 512 slots of at most 70 KB are at most 36 MB; 64 MB more than after the first 250 threads would
+  // be a leak.
   const bool bounded = at_end < after_first + 64;
-  if (!bounded) fprintf(stderr, "resident: %ld MB after 250 threads, %ld MB at the end\n", after_first, at_end);
-  printf("%d threads, blocks %s, memory %s\n", kThreads, made == freed ? "all accounted for" : "lost",
-         bounded ? "bounded" : "growing");
+  if (!bounded)
+    fprintf(stderr, "resident: %ld MB after 250 threads, %ld MB at the end\n", after_first, at_end);
+  printf("%d threads, blocks %s, memory %s\n", kThreads,
+         made == freed ? "all accounted for" : "lost", bounded ? "bounded" : "growing");
 }

@@ -1,13 +1,13 @@
-// Bursts of memory, each freed before the next one and each of another kind: the next burst can reuse the memory of the
-// last one only through the OS.
+// Bursts of memory, each freed before the next one and each of another kind: the next burst can
+// reuse the memory of the last one only through the OS.
 //
 //   memory_cgroup MIB CYCLES [elsewhere]
 //   memory_cgroup MIB idle
 //
-// In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with `elsewhere` also a mapping
-// of the program's own. At most MIB of them are live at a time. Every byte is written. The last block of each thread
-// outlives the burst. `idle`: after one burst of small blocks it makes no more calls of malloc and free, and runs until
-// it is ended.
+// In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with
+// `elsewhere` also a mapping of the program's own. At most MIB of them are live at a time. Every
+// byte is written. The last block of each thread outlives the burst. `idle`: after one burst of
+// small blocks it makes no more calls of malloc and free, and runs until it is ended.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,8 @@ void pause_ms(long ms) {
 
 // Memory that malloc does not see, a tenth of a gigabyte per second.
 void elsewhere(size_t bytes) {
-  char* p = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* p = static_cast<char*>(
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (p == MAP_FAILED) exit(3);
   for (size_t at = 0; at < bytes; at += MiB) {
     memset(p + at, 1, MiB);

@@ -1,10 +1,11 @@
-// Sends a signal at every instruction of malloc and free: the handler captures the interrupted stack, which must be
-// complete.
+// Sends a signal at every instruction of malloc and free: the handler captures the interrupted
+// stack, which must be complete.
 //
-// A child is single-stepped by ptrace through calls of the malloc family. At each instruction it receives a signal,
-// whose handler captures the stack from the registers. The stack must end with the frames that made the calls, up to
-// the program's first. The handler must not wait for a lock that the interrupted code holds: a child that has not ended
-// after four minutes is killed, and the test fails. Exit status 77: this machine does not allow ptrace.
+// A child is single-stepped by ptrace through calls of the malloc family. At each instruction it
+// receives a signal, whose handler captures the stack from the registers. The stack must end with
+// the frames that made the calls, up to the program's first. The handler must not wait for a lock
+// that the interrupted code holds: a child that has not ended after four minutes is killed, and the
+// test fails. Exit status 77: this machine does not allow ptrace.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,9 +98,12 @@ static const struct subject {
   const char* name;
   void (*call)(void);
   long least;  // instructions
-} subjects[] = {{"a pair of the smallest path", small_pair, 40}, {"the first of a class", first_of_a_class, 200},
-                {"eighty blocks", many, 2500},                    {"a large block", large_pair, 100},
-                {"a huge block", huge_pair, 100},                 {"calloc and realloc", zeroed_and_moved, 200},
+} subjects[] = {{"a pair of the smallest path", small_pair, 40},
+                {"the first of a class", first_of_a_class, 200},
+                {"eighty blocks", many, 2500},
+                {"a large block", large_pair, 100},
+                {"a huge block", huge_pair, 100},
+                {"calloc and realloc", zeroed_and_moved, 200},
                 {"an aligned block", aligned, 50}};
 enum { kSubjects = sizeof(subjects) / sizeof(subjects[0]) };
 
@@ -185,13 +189,15 @@ static long step_through_window(void) {
 
 static int judge(const struct subject* subject, long blocked) {
   setvbuf(stdout, NULL, _IOLBF, 0);
-  printf("%s: %ld instructions, %ld wrong, %ld with signals blocked\n", subject->name, shared->captures, shared->wrong, blocked);
+  printf("%s: %ld instructions, %ld wrong, %ld with signals blocked\n", subject->name,
+         shared->captures, shared->wrong, blocked);
   if (shared->captures < subject->least) {
     printf("  expected at least %ld\n", subject->least);
     return 0;
   }
   for (int i = 0; shared->wrong != 0 && i < shared->first_wrong.depth; i++) {
-    printf("  %3d %lx%s\n", i, (unsigned long)shared->first_wrong.pcs[i], shared->first_wrong.broken ? " broken" : "");
+    printf("  %3d %lx%s\n", i, (unsigned long)shared->first_wrong.pcs[i],
+           shared->first_wrong.broken ? " broken" : "");
   }
   return shared->wrong == 0;
 }

@@ -1,5 +1,5 @@
-// Exceptions in flight: captures in destructors while a stack is unwound, in handlers, in functions called from a
-// noexcept function, and where an exception is rethrown.
+// Exceptions in flight: captures in destructors while a stack is unwound, in handlers, in functions
+// called from a noexcept function, and where an exception is rethrown.
 #include <exception>
 #include <functional>
 #include <string>
@@ -16,7 +16,8 @@ unsigned random_below(unsigned limit) {
 
 void any(int depth);
 
-// Calls FORGET() on every way out: when an exception leaves a frame, its noted address is removed, too.
+// Calls FORGET() on every way out: when an exception leaves a frame, its noted address is removed,
+// too.
 struct Forget {
   ~Forget() { FORGET(); }
 };

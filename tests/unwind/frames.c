@@ -1,5 +1,6 @@
-// Frames of every kind that C has, in random order: from small ones to realigned ones of variable size, callbacks,
-// signals, threads, fibres, code without unwind tables, code generated at run time, unbounded recursion.
+// Frames of every kind that C has, in random order: from small ones to realigned ones of variable
+// size, callbacks, signals, threads, fibres, code without unwind tables, code generated at run
+// time, unbounded recursion.
 #ifdef WITHOUT_INDEX
 #include <link.h>
 #endif
@@ -127,8 +128,9 @@ static void handle_signals(void) {
 // bare_call(f) calls f. Position-independent, so that it runs anywhere.
 void bare_call(void (*function)(void));
 extern const char bare_end[];
-__asm__(".text\n.type bare_call, @function\nbare_call:\npushq %rbp\nmovq %rsp, %rbp\ncall *%rdi\npopq %rbp\nret\n"
-        "bare_end:\n.size bare_call, .-bare_call\n");
+__asm__(
+    ".text\n.type bare_call, @function\nbare_call:\npushq %rbp\nmovq %rsp, %rbp\ncall *%rdi\npopq %rbp\nret\n"
+    "bare_end:\n.size bare_call, .-bare_call\n");
 
 static __thread int bare_depth;
 static NOINLINE void called_by_bare(void) {
@@ -231,7 +233,8 @@ static NOINLINE void run_fibre(void) {
 #ifdef WITHOUT_INDEX
 static int count_index(struct dl_phdr_info* info, size_t size, void* context) {
   (void)size;
-  for (int i = 0; i < info->dlpi_phnum; i++) *(int*)context += info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    *(int*)context += info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME;
   return 1;  // the program comes first
 }
 #endif

@@ -1,8 +1,10 @@
-// Stacks that a program records itself: each function notes its return address, and a capture must find exactly these
-// addresses. For C and C++; the programs that include this file are linked with libseemalloc.a and capture.cc.
+// Stacks that a program records itself: each function notes its return address, and a capture must
+// find exactly these addresses. For C and C++; the programs that include this file are linked with
+// libseemalloc.a and capture.cc.
 //
-// A function begins with NOTE() and ends with FORGET(). NOTE_OTHERS() stands for the frames of code that notes nothing
-// (qsort, a signal frame). check() compares, and ends the program at the first difference.
+// A function begins with NOTE() and ends with FORGET(). NOTE_OTHERS() stands for the frames of code
+// that notes nothing (qsort, a signal frame). check() compares, and ends the program at the first
+// difference.
 #pragma once
 
 #include <stdint.h>
@@ -32,10 +34,13 @@ static inline void forget_word(void) { noted_count = noted_count - 1; }
 #define FORGET() forget_word()
 
 static void difference(const struct captured* stack, const char* what) {
-  fprintf(stderr, "%s; check %ld%s%s\n", what, checks, stack->broken ? ", broken" : "", stack->truncated ? ", truncated" : "");
+  fprintf(stderr, "%s; check %ld%s%s\n", what, checks, stack->broken ? ", broken" : "",
+          stack->truncated ? ", truncated" : "");
   for (int i = 0; i < stack->depth || i < noted_count; i++) {
-    uintptr_t found = i < stack->depth ? stack->pcs[i] : 0, expected = i < noted_count ? noted[noted_count - 1 - i] : 0;
-    fprintf(stderr, "%3d found %12lx noted %12lx\n", i, (unsigned long)found, (unsigned long)expected);
+    uintptr_t found = i < stack->depth ? stack->pcs[i] : 0,
+              expected = i < noted_count ? noted[noted_count - 1 - i] : 0;
+    fprintf(stderr, "%3d found %12lx noted %12lx\n", i, (unsigned long)found,
+            (unsigned long)expected);
   }
   _exit(1);
 }
@@ -50,7 +55,8 @@ static int match_noted(const struct captured* stack, int at) {
     }
     if (at == stack->depth && stack->truncated) return at;
     if (skipped > kMostOthers) difference(stack, "too many unknown frames");
-    if (at == stack->depth || stack->pcs[at] != noted[i]) difference(stack, "not the frames that were called");
+    if (at == stack->depth || stack->pcs[at] != noted[i])
+      difference(stack, "not the frames that were called");
     at++;
   }
   return at;
@@ -70,7 +76,8 @@ static NOINLINE void check(void) {
   (void)at;
 #else
   if (stack.broken) difference(&stack, "broken");
-  if (!stack.truncated && stack.depth - at > kLibraryStart) difference(&stack, "frames beyond the first");
+  if (!stack.truncated && stack.depth - at > kLibraryStart)
+    difference(&stack, "frames beyond the first");
 #endif
   FORGET();
 }

@@ -1,5 +1,6 @@
-// A program with known blocks: how long they live, which spans they leave half empty, and which system calls it causes.
-// Executes one step for each letter that it reads, and answers with the letter.
+// A program with known blocks: how long they live, which spans they leave half empty, and which
+// system calls it causes. Executes one step for each letter that it reads, and answers with the
+// letter.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -43,7 +44,8 @@ __attribute__((noinline)) void waits_a_while() {
 __attribute__((noinline)) void pins_spans() {
   std::vector<void*> blocks;
   for (int i = 0; i < 40000; i++) blocks.push_back(filled(1000));
-  for (size_t i = 0; i < blocks.size(); i++) i % 40 == 0 ? kept.push_back(blocks[i]) : free(blocks[i]);
+  for (size_t i = 0; i < blocks.size(); i++)
+    i % 40 == 0 ? kept.push_back(blocks[i]) : free(blocks[i]);
 }
 
 __attribute__((noinline)) void keeps_large() {

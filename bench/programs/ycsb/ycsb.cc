@@ -1,10 +1,12 @@
-// ycsb FOLDER [THREADS] [OPERATIONS]: the load of YCSB's workload A on RocksDB: half reads, half updates of one field,
-// with a Zipf distribution of keys (0.99); records have 20 fields of 100 bytes. Each operation parses a record into a
-// map of its fields, as YCSB's binding does. OPERATIONS in total. Prints operations_per_s, p50_us, p99_us.
+// ycsb FOLDER [THREADS] [OPERATIONS]: the load of YCSB's workload A on RocksDB: half reads, half
+// updates of one field, with a Zipf distribution of keys (0.99); records have 20 fields of 100
+// bytes. Each operation parses a record into a map of its fields, as YCSB's binding does.
+// OPERATIONS in total. Prints operations_per_s, p50_us, p99_us.
 //
-// ycsb FOLDER THREADS OPERATIONS WARM PAIRS ON OFF: the same in WARM + 2 * PAIRS slices, for each of which an option of
-// seemalloc is set: ON and OFF ("name:value") alternate, and each comes first equally often. Prints for each slice of a
-// pair: slice ON-or-OFF operations_per_s p99_us, CPU time per operation in µs.
+// ycsb FOLDER THREADS OPERATIONS WARM PAIRS ON OFF: the same in WARM + 2 * PAIRS slices, for each
+// of which an option of seemalloc is set: ON and OFF ("name:value") alternate, and each comes first
+// equally often. Prints for each slice of a pair: slice ON-or-OFF operations_per_s p99_us, CPU time
+// per operation in µs.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 
@@ -36,7 +38,9 @@ void check(const rocksdb::Status& status) {
   exit(1);
 }
 
-std::string key_of(long number) { return "user" + std::to_string(number * 2654435761 % 10'000'000'000); }
+std::string key_of(long number) {
+  return "user" + std::to_string(number * 2654435761 % 10'000'000'000);
+}
 
 std::string value_of(std::mt19937_64& random) {
   std::string value(kFieldBytes, 0);
@@ -77,7 +81,8 @@ class Zipf {
     double u = std::generate_canonical<double, 53>(random), uz = u * zeta_;
     if (uz < 1) return 0;
     if (uz < 1 + std::pow(0.5, kTheta)) return 1;
-    return std::min<long>(kRecords - 1, static_cast<long>(kRecords * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta))));
+    return std::min<long>(kRecords - 1, static_cast<long>(kRecords * std::pow(eta_ * u - eta_ + 1,
+                                                                              1 / (1 - kTheta))));
   }
 
  private:
@@ -87,14 +92,16 @@ class Zipf {
     for (long i = 1; i <= n; ++i) sum += 1 / std::pow(i, kTheta);
     return sum;
   }
-  double zeta_ = zeta(kRecords), eta_ = (1 - std::pow(2.0 / kRecords, 1 - kTheta)) / (1 - zeta(2) / zeta_);
+  double zeta_ = zeta(kRecords),
+         eta_ = (1 - std::pow(2.0 / kRecords, 1 - kTheta)) / (1 - zeta(2) / zeta_);
 };
 
 void load(rocksdb::DB& db) {
   std::mt19937_64 random(1);
   for (long number = 0; number < kRecords; ++number) {
     Record record;
-    for (int field = 0; field < kFields; ++field) record["field" + std::to_string(field)] = value_of(random);
+    for (int field = 0; field < kFields; ++field)
+      record["field" + std::to_string(field)] = value_of(random);
     check(db.Put({}, key_of(number), packed(record)));
   }
 }
@@ -138,7 +145,8 @@ class Slice {
   void begin() { began_ = Clock::now(), cpu_began_ = cpu_seconds(); }
 
   void end(std::vector<Worker>& workers) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - began_).count(), cpu = cpu_seconds() - cpu_began_;
+    const double seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
+                 cpu = cpu_seconds() - cpu_began_;
     std::vector<float> all;
     for (Worker& worker : workers) {
       all.insert(all.end(), worker.took_us.begin(), worker.took_us.end());
@@ -147,7 +155,8 @@ class Slice {
     std::sort(all.begin(), all.end());
     const auto count = static_cast<double>(all.size());
     operations_per_s = count / seconds, cpu_us = cpu / count * 1e6;
-    p50_us = static_cast<double>(all[all.size() / 2]), p99_us = static_cast<double>(all[all.size() / 100 * 99]);
+    p50_us = static_cast<double>(all[all.size() / 2]),
+    p99_us = static_cast<double>(all[all.size() / 100 * 99]);
   }
 
   double operations_per_s = 0, p50_us = 0, p99_us = 0, cpu_us = 0;
@@ -169,7 +178,8 @@ void begin_turn(const Turns& turns, long number) {
   const std::string option = turns.value(number);
   const size_t colon = option.find(':');
   if (colon != std::string::npos && seemalloc_option_set != nullptr &&
-      seemalloc_option_set(option.substr(0, colon).c_str(), option.substr(colon + 1).c_str()) == 0) {
+      seemalloc_option_set(option.substr(0, colon).c_str(), option.substr(colon + 1).c_str()) ==
+          0) {
     return;
   }
   fprintf(stderr, "ycsb: %s cannot be set\n", option.c_str());
@@ -180,7 +190,8 @@ void begin_turn(const Turns& turns, long number) {
 
 int main(int count, char** arguments) {
   if (count < 2) return 2;
-  const long threads = count > 2 ? atol(arguments[2]) : 200, operations = count > 3 ? atol(arguments[3]) : 400'000;
+  const long threads = count > 2 ? atol(arguments[2]) : 200,
+             operations = count > 3 ? atol(arguments[3]) : 400'000;
   rocksdb::Options options;
   options.create_if_missing = true;
   rocksdb::DB* opened = nullptr;
@@ -189,17 +200,22 @@ int main(int count, char** arguments) {
   load(*db);
   const Zipf zipf;
   Turns turns;
-  if (count > 7) turns = {.warm = atol(arguments[4]), .pairs = atol(arguments[5]), .values = {arguments[6], arguments[7]}};
+  if (count > 7)
+    turns = {.warm = atol(arguments[4]),
+             .pairs = atol(arguments[5]),
+             .values = {arguments[6], arguments[7]}};
   const long slices = std::max(1L, turns.slices()), each = operations / threads / slices;
   std::vector<Worker> workers;
-  for (long i = 0; i < threads; ++i) workers.emplace_back(*db, zipf, static_cast<unsigned>(i + 1)).took_us.reserve(each);
+  for (long i = 0; i < threads; ++i)
+    workers.emplace_back(*db, zipf, static_cast<unsigned>(i + 1)).took_us.reserve(each);
   Slice slice;
   long number = 0;
   auto next = [&]() noexcept {  // while all threads wait
     if (number > 0) {
       slice.end(workers);
       if (number > turns.warm && turns.pairs > 0)
-        printf("slice %s %.1f %.1f %.3f\n", turns.value(number - 1), slice.operations_per_s, slice.p99_us, slice.cpu_us);
+        printf("slice %s %.1f %.1f %.3f\n", turns.value(number - 1), slice.operations_per_s,
+               slice.p99_us, slice.cpu_us);
     }
     if (number < slices && turns.pairs > 0) begin_turn(turns, number);
     ++number;
@@ -217,6 +233,7 @@ int main(int count, char** arguments) {
     });
   }
   for (std::thread& thread : all) thread.join();
-  printf("operations_per_s %.1f\np50_us %.1f\np99_us %.1f\n", slice.operations_per_s, slice.p50_us, slice.p99_us);
+  printf("operations_per_s %.1f\np50_us %.1f\np99_us %.1f\n", slice.operations_per_s, slice.p50_us,
+         slice.p99_us);
   db->Close();
 }

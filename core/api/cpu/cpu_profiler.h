@@ -1,17 +1,18 @@
-// The CPU profiler: a timer per thread interrupts it at regular intervals of its CPU time, and the SIGPROF handler
-// records its stack.
+// The CPU profiler: a timer per thread interrupts it at regular intervals of its CPU time, and the
+// SIGPROF handler records its stack.
 //
-// Two implementations: profiled, and minimal (the library without a profiler, where no profile can be started).
-// Threads: any, but not in signal handlers. One profile at a time; the samples of the last one are kept until the next
-// one starts.
+// Two implementations: profiled, and minimal (the library without a profiler, where no profile can
+// be started). Threads: any, but not in signal handlers. One profile at a time; the samples of the
+// last one are kept until the next one starts.
 //
-// A caller that starts a profile to write it to a file later (cpu_runs.h; ProfilerStart, core/compat) keeps its number.
-// Meanwhile other callers (the socket, the API, a signal) may end that profile and start another. So:
+// A caller that starts a profile to write it to a file later (cpu_runs.h; ProfilerStart,
+// core/compat) keeps its number. Meanwhile other callers (the socket, the API, a signal) may end
+// that profile and start another. So:
 // 1. A number belongs to one profile. A caller that passes it never ends or gets another profile.
-// 2. Ending a profile and getting its samples is one step (take_cpu_profile): no other profile starts in between and
-//    replaces it.
-// 3. Files are written while no lock of this file is held. Their writers take turns with locks of their own, which are
-//    taken first.
+// 2. Ending a profile and getting its samples is one step (take_cpu_profile): no other profile
+//    starts in between and replaces it.
+// 3. Files are written while no lock of this file is held. Their writers take turns with locks of
+//    their own, which are taken first.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +33,15 @@ enum class CpuStart {
   kSignalInUse,  // the program handles SIGPROF
   kTimerInUse,   // the program has set ITIMER_PROF
   kNoMemory,
-  kNoTimers,     // the kernel refuses timers
+  kNoTimers,  // the kernel refuses timers
 };
 
 struct CpuRequest {
-  unsigned frequency;        // interrupts per second of each thread's time, 1 … kMaxCpuFrequency
-  bool wall = false;         // elapsed time instead of the thread's CPU time
-  uint64_t most_ns = 0;      // ends automatically after this time; 0: runs until it is stopped
-  bool whole_run = false;    // the total CPU time includes the time before the start, which is not sampled
+  unsigned frequency;    // interrupts per second of each thread's time, 1 … kMaxCpuFrequency
+  bool wall = false;     // elapsed time instead of the thread's CPU time
+  uint64_t most_ns = 0;  // ends automatically after this time; 0: runs until it is stopped
+  // The total CPU time includes the time before the start, which is not sampled.
+  bool whole_run = false;
 };
 constexpr unsigned kMaxCpuFrequency = 4000;
 
@@ -61,10 +63,11 @@ enum class CpuTake {
   kReplaced,  // another one has started since: its samples are lost
   kNoMemory,
 };
-// Gets the samples so far of the profile with this number; ends it first if `end` is set and it is still running.
+// Gets the samples so far of the profile with this number; ends it first if `end` is set and it is
+// still running.
 CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out);
-// The samples so far, or those of the last profile; empty if there was none. Writes the profile of the kind `cpu`
-// (profile_kinds.h).
+// The samples so far, or those of the last profile; empty if there was none. Writes the profile of
+// the kind `cpu` (profile_kinds.h).
 bool cpu_profile(ProfileBytes* out);
 
 struct CpuReport {
@@ -73,18 +76,19 @@ struct CpuReport {
 };
 CpuReport cpu_report();
 
-// The stacks of the profile, so that those with frames in an unloaded module can be rewritten. They do not change until
-// they are unlocked. Null: there are none, or the lock was not available soon enough; then there is nothing to unlock.
+// The stacks of the profile, so that those with frames in an unloaded module can be rewritten. They
+// do not change until they are unlocked. Null: there are none, or the lock was not available soon
+// enough; then there is nothing to unlock.
 const profile::OtherStacks* lock_cpu_stacks();
 void unlock_cpu_stacks();
 
 // Called by the helper thread: looks for new and ended threads, adds the samples in the ring
-// (core/profile/cpu/cpu_store.h) to the profile, and ends a profile whose time is over. Returns the time until the next
-// call, in ns; UINT64_MAX while no profile is running.
+// (core/profile/cpu/cpu_store.h) to the profile, and ends a profile whose time is over. Returns the
+// time until the next call, in ns; UINT64_MAX while no profile is running.
 uint64_t tick_cpu_profiler();
 
-// Called in the child of fork: it has no timers, and the running profile belongs to the parent. Returns true if one was
-// running.
+// Called in the child of fork: it has no timers, and the running profile belongs to the parent.
+// Returns true if one was running.
 bool forget_cpu_profile_in_child();
 
 }  // namespace seemalloc

@@ -1,5 +1,6 @@
-// Access to the state: the handler writes to the session that `active` points to, in any thread; everything else is
-// done under `lock`, which no handler takes. A session stays mapped until no handler can have seen it.
+// Access to the state: the handler writes to the session that `active` points to, in any thread;
+// everything else is done under `lock`, which no handler takes. A session stays mapped until no
+// handler can have seen it.
 #include <errno.h>
 #include <signal.h>
 
@@ -30,7 +31,8 @@ namespace {
 
 using os::ThreadClock;
 
-// The time between two passes of the helper thread: a thread that ends sooner, and never allocates, is missed.
+// The time between two passes of the helper thread: a thread that ends sooner, and never allocates,
+// is missed.
 constexpr uint64_t kLook_ns = 20 * kMillisecond_ns;
 constexpr uint64_t kSoon_ns = 5 * kMillisecond_ns;
 // A pass takes at most this part of the time: listing 10,000 threads takes 10 ms.
@@ -40,14 +42,16 @@ struct ThreadTimer {
   int thread;
   int timer;
   uint32_t number;  // in the session's names; 0: there was no number left
-  bool seen;  // by the current pass
+  bool seen;        // by the current pass
 };
 
 // In zeroed memory of its own.
 struct Session {
   profile::CpuStore store;
   unsigned max_depth;
-  uint32_t token;  // carried by its timers' signals, with the thread's number: signals with another token are from a session that has ended
+  // Carried by its timers' signals, with the thread's number: signals with another token are from a
+  // session that has ended.
+  uint32_t token;
   std::atomic<uint64_t> interrupts;
   uint64_t number;
   // ---- under `lock` ----
@@ -56,8 +60,9 @@ struct Session {
   profile::GrowArray<ThreadTimer> timers;  // by thread, ascending
   ThreadClock clock;
   uint64_t period_ns;
-  uint64_t began_ns, ends_ns, ended_ns;  // monotonic; ends_ns 0: no time limit, ended_ns 0: it is running
-  uint64_t cpu_before_ns, cpu_ns;        // the process's CPU time at the start, and used
+  // Monotonic; ends_ns 0: no time limit, ended_ns 0: it is running.
+  uint64_t began_ns, ends_ns, ended_ns;
+  uint64_t cpu_before_ns, cpu_ns;  // the process's CPU time at the start, and used
   uint64_t look_took_ns;
   uint64_t threads, without_timer;
   uint64_t random;
@@ -76,8 +81,8 @@ std::atomic<bool> keeps_stacks{false};  // there is a session, which may have en
 
 void on_interrupt(int, siginfo_t* info, void* context) {
   int saved_errno = errno;
-  // First counts itself in, then loads the session: the thread that ends a session clears `active` and then waits until
-  // no handler is counted.
+  // First counts itself in, then loads the session: the thread that ends a session clears `active`
+  // and then waits until no handler is counted.
   in_handler.fetch_add(1, std::memory_order_seq_cst);
   Session* mine = active.load(std::memory_order_seq_cst);
   uintptr_t carried = reinterpret_cast<uintptr_t>(info->si_value.sival_ptr);
@@ -85,8 +90,8 @@ void on_interrupt(int, siginfo_t* info, void* context) {
     mine->interrupts.fetch_add(1, std::memory_order_relaxed);
     profile::Stack stack;
     profile::capture_stack_from(context, &stack, mine->max_depth);
-    // The kernel checks these timers at its own ticks, and while the thread is in a system call the signal is delayed:
-    // all that time was spent here.
+    // The kernel checks these timers at its own ticks, and while the thread is in a system call the
+    // signal is delayed: all that time was spent here.
     uint64_t missed = info->si_overrun > 0 ? static_cast<uint64_t>(info->si_overrun) : 0;
     mine->store.add(stack, static_cast<uint32_t>(carried), 1 + missed);
   }
@@ -98,11 +103,13 @@ bool handler_is_ours(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_interrupt;
 }
 
-// Our handler stays once it is installed: signals still in flight when a profile ends would kill the process.
+// Our handler stays once it is installed: signals still in flight when a profile ends would kill
+// the process.
 CpuStart take_signal() {
   struct sigaction now {};
   if (!os::get_action(SIGPROF, &now)) return CpuStart::kSignalInUse;
-  bool free = (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+  bool free =
+      (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
   if (!free && !handler_is_ours(now)) return CpuStart::kSignalInUse;
   if (os::has_profiling_timer()) return CpuStart::kTimerInUse;
   if (!free) return CpuStart::kStarted;
@@ -141,7 +148,8 @@ void forget_last_session() {
   if (old == nullptr) return;
   old->sums.~CpuSums();
   old->timers.~GrowArray();
-  // A handler that never returns (its thread was cancelled in it) may still use it: then it stays mapped.
+  // A handler that never returns (its thread was cancelled in it) may still use it: then it stays
+  // mapped.
   if (wait_for_handlers()) os::unmap(old, session_bytes(), os::Reason::kReport);
 }
 
@@ -162,8 +170,8 @@ bool is_at(size_t place, int thread) {
   return place < session->timers.size() && session->timers[place].thread == thread;
 }
 
-// The first interrupt comes at a random time of the first period: so a short thread is sampled with the right
-// probability.
+// The first interrupt comes at a random time of the first period: so a short thread is sampled with
+// the right probability.
 uint64_t first_period_ns() {
   session->random = session->random * 0x5851F42D4C957F2D + 0x14057B7EF767814F;
   return 1 + (session->random >> 33) % session->period_ns;
@@ -192,7 +200,8 @@ void remove_timer(size_t place) {
 
 // False when samples have remained in the store.
 bool collect() {
-  return session->store.take_all([](const profile::CpuSample& sample) { session->sums.add(sample); });
+  return session->store.take_all(
+      [](const profile::CpuSample& sample) { session->sums.add(sample); });
 }
 
 // The number by which samples refer to their thread. 0 when all numbers have samples.
@@ -205,7 +214,8 @@ uint32_t number_of(int thread) {
   profile::ThreadNames::Marks marks;
   for (uint32_t n = 1; !all && n <= profile::ThreadNames::kMost; n++) marks.set(n);
   for (size_t i = 0; i < session->sums.size(); i++) {
-    if (session->sums[i].thread != 0) marks.set(profile::ThreadNames::place_of(session->sums[i].thread));
+    if (session->sums[i].thread != 0)
+      marks.set(profile::ThreadNames::place_of(session->sums[i].thread));
   }
   session->names.recycle(marks);
   return session->names.add(static_cast<uint32_t>(thread), name);
@@ -227,7 +237,8 @@ void add_thread(size_t place, int thread) {
   } else {
     session->threads++;
   }
-  if (!insert_timer(place, {thread, timer < 0 ? -1 : timer, number, true}) && timer >= 0) os::delete_timer(timer);
+  if (!insert_timer(place, {thread, timer < 0 ? -1 : timer, number, true}) && timer >= 0)
+    os::delete_timer(timer);
 }
 
 void see_thread(void*, int thread) {
@@ -239,7 +250,8 @@ void see_thread(void*, int thread) {
   }
 }
 
-// Gives timers to new threads and deletes those of ended threads: the kernel keeps a dead thread's timer.
+// Gives timers to new threads and deletes those of ended threads: the kernel keeps a dead thread's
+// timer.
 void look_for_threads() {
   uint64_t began = os::monotonic_ns();
   profile::GrowArray<ThreadTimer>& timers = session->timers;
@@ -290,7 +302,8 @@ CpuStart begin_session(const CpuRequest& request) {
   session_clock.store(fresh->clock, std::memory_order_relaxed);
   active.store(fresh, std::memory_order_seq_cst);
   look_for_threads();
-  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());  // no /proc: at least this thread
+  // No /proc: at least this thread.
+  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());
   if (session->threads != 0) return CpuStart::kStarted;
   end_session(nullptr);
   return CpuStart::kNoTimers;
@@ -298,8 +311,8 @@ CpuStart begin_session(const CpuRequest& request) {
 
 // ---- called by the helper thread ----
 
-// All signals are blocked in the helper thread. It consumes its own SIGPROF here, so that its work is in the profile,
-// too. A signal that was sent to the process is sent again.
+// All signals are blocked in the helper thread. It consumes its own SIGPROF here, so that its work
+// is in the profile, too. A signal that was sent to the process is sent again.
 void count_own_work() {
   siginfo_t info{};
   if (!os::take_signal(SIGPROF, &info)) return;
@@ -354,7 +367,8 @@ uint64_t tick_locked() {
 
 CpuRequest requested_cpu_profile() {
   CpuRequest request{static_cast<unsigned>(options::get(options::Id::cpu_frequency))};
-  request.wall = options::get(options::Id::cpu_clock) == static_cast<uint64_t>(options::CpuClock::kWall);
+  request.wall =
+      options::get(options::Id::cpu_clock) == static_cast<uint64_t>(options::CpuClock::kWall);
   return request;
 }
 
@@ -377,7 +391,8 @@ const char* text_of(CpuStart result) {
     case CpuStart::kSignalInUse: return "the program handles SIGPROF itself";
     case CpuStart::kTimerInUse: return "the program uses the profiling timer itself (ITIMER_PROF)";
     case CpuStart::kNoMemory: return "no memory for the profile";
-    case CpuStart::kNoTimers: return "the kernel refused the timers (ulimit -i limits them; a sandbox has none)";
+    case CpuStart::kNoTimers:
+      return "the kernel refused the timers (ulimit -i limits them; a sandbox has none)";
   }
   return "";
 }
@@ -392,7 +407,9 @@ bool stop_cpu_profile() {
 namespace {
 
 profile::CpuProfileFacts facts_locked() {
-  if (session == nullptr) return {.clock = ThreadClock::kCpu, .period_ns = kSecond_ns / requested_cpu_profile().frequency};
+  if (session == nullptr)
+    return {.clock = ThreadClock::kCpu,
+            .period_ns = kSecond_ns / requested_cpu_profile().frequency};
   const Session& s = *session;
   bool running = is_running();
   return {.clock = s.clock,
@@ -416,7 +433,9 @@ bool profile_locked(ProfileBytes* out) {
   profile::CpuSums nothing;
   profile::Buffer buffer{};
   const profile::CpuSums& sums = session != nullptr ? session->sums : nothing;
-  if (!profile::write_cpu_profile(sums, session != nullptr ? &session->names : nullptr, facts_locked(), &buffer)) return false;
+  if (!profile::write_cpu_profile(sums, session != nullptr ? &session->names : nullptr,
+                                  facts_locked(), &buffer))
+    return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
@@ -441,18 +460,20 @@ CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out) {
 CpuReport cpu_report() {
   LockGuard guard(lock);
   if (session == nullptr) return {.available = true};
-  return {true, is_running(), session->interrupts.load(std::memory_order_relaxed), session->store.evictions()};
+  return {true, is_running(), session->interrupts.load(std::memory_order_relaxed),
+          session->store.evictions()};
 }
 
-// Does not wait: it may be called in a handler that has interrupted the holder. The helper's next pass finds the
-// thread.
+// Does not wait: it may be called in a handler that has interrupted the holder. The helper's next
+// pass finds the thread.
 void cpu_profiler_meets_thread() {
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
   if (is_running()) {
     int thread = os::thread_id();
     size_t place = place_of(thread);
     // The thread id may have belonged to another thread, which has ended since the last pass.
-    bool stale = is_at(place, thread) && session->timers[place].timer >= 0 && !os::is_timer_set(session->timers[place].timer);
+    bool stale = is_at(place, thread) && session->timers[place].timer >= 0 &&
+                 !os::is_timer_set(session->timers[place].timer);
     if (stale) remove_timer(place);
     if (!is_at(place, thread)) add_thread(place, thread);
   }
@@ -462,7 +483,9 @@ void cpu_profiler_meets_thread() {
 // Waits a little for a pass of the helper thread: this is the last time that the name can be read.
 void cpu_profiler_loses_thread() {
   constexpr uint64_t kPatience_ns = 10 * kMillisecond_ns;
-  if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return;
+  if (active.load(std::memory_order_relaxed) == nullptr ||
+      !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0))
+    return;
   if (is_running()) {
     size_t place = place_of(os::thread_id());
     if (is_at(place, os::thread_id())) {
@@ -503,8 +526,8 @@ uint64_t tick_cpu_profiler() {
 bool forget_cpu_profile_in_child() {
   bool was_running = active.exchange(nullptr, std::memory_order_relaxed) != nullptr;
   in_handler.store(0, std::memory_order_relaxed);
-  // If the fork interrupted this thread while it changed the session, it continues with that. To all other threads the
-  // session has ended.
+  // If the fork interrupted this thread while it changed the session, it continues with that. To
+  // all other threads the session has ended.
   if (fork_interrupts_a_holder) {
     lock.reset();
     if (is_running()) session->ended_ns = os::monotonic_ns();

@@ -1,5 +1,5 @@
-// CPU profiles of this process: the accuracy of their figures, threads, signals and timers of the program's own, fork,
-// refusals.
+// CPU profiles of this process: the accuracy of their figures, threads, signals and timers of the
+// program's own, fork, refusals.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -34,13 +34,16 @@ namespace seemalloc {
 namespace {
 
 #ifdef __SANITIZE_THREAD__
-constexpr bool kSignalsComeLate = true;  // the thread sanitizer holds them back until the thread makes a call that it knows
+// The thread sanitizer holds them back until the thread makes a call that it knows.
+constexpr bool kSignalsComeLate = true;
 #else
 constexpr bool kSignalsComeLate = false;
 #endif
 
-// Each uses this much CPU time of its thread. Each is in a section of its own, whose bounds the linker knows.
-extern "C" const char __start_burn_a_code, __stop_burn_a_code, __start_burn_b_code, __stop_burn_b_code;
+// Each uses this much CPU time of its thread. Each is in a section of its own, whose bounds the
+// linker knows.
+extern "C" const char __start_burn_a_code, __stop_burn_a_code, __start_burn_b_code,
+    __stop_burn_b_code;
 #define BURNER(name) __attribute__((noipa, section(#name "_code")))
 BURNER(burn_a) void burn_a(uint64_t ns) {
   for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
@@ -173,7 +176,8 @@ TEST(CpuProfiler, TellsTheTruth) {
   EXPECT_GE(interrupts, profile.interrupts(burn_a) + profile.interrupts(burn_b));
 }
 
-// A timer signal that is delayed, since the kernel checks timers only at its own ticks, stands for all the time since.
+// A timer signal that is delayed, since the kernel checks timers only at its own ticks, stands for
+// all the time since.
 TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(4000), 0);
@@ -185,8 +189,8 @@ TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
 TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   if (kSignalsComeLate) GTEST_SKIP();
   constexpr int kThreads = 40;
-  // Time that a thread uses after the last kernel tick that interrupted it is lost: a few milliseconds, more on a busy
-  // machine.
+  // Time that a thread uses after the last kernel tick that interrupted it is lost: a few
+  // milliseconds, more on a busy machine.
   constexpr uint64_t kEach_ns = 50 * kMillisecond_ns;
   ASSERT_EQ(start(500), 0);
   for (int i = 0; i < kThreads; i += 2) {
@@ -201,7 +205,8 @@ TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   ASSERT_EQ(stop(), 0);
   Seen profile = seen();
   EXPECT_GE(profile.number_before(" had a timer"), uint64_t{kThreads});
-  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / static_cast<double>(kThreads * kEach_ns), 1, 0.4);
+  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / static_cast<double>(kThreads * kEach_ns), 1,
+              0.4);
 }
 
 TEST(CpuProfiler, SaysWhichThreadRan) {
@@ -212,7 +217,8 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
     pthread_setname_np(pthread_self(), name);
     burn(ns);
   };
-  std::thread one(work, "burns a", burn_a, 600 * kMillisecond_ns), two(work, "burns both", burn_b, 400 * kMillisecond_ns);
+  std::thread one(work, "burns a", burn_a, 600 * kMillisecond_ns),
+      two(work, "burns both", burn_b, 400 * kMillisecond_ns);
   one.join();
   two.join();
   std::thread(work, "burns both", burn_a, 400 * kMillisecond_ns).join();
@@ -221,7 +227,8 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
   std::set<std::string> tids;
   for (const auto& row : seen().rows) {
     auto calls = [&](void (*function)(uint64_t)) {
-      return std::any_of(row.stack.begin(), row.stack.end(), [&](uint64_t address) { return is_in(address, function); });
+      return std::any_of(row.stack.begin(), row.stack.end(),
+                         [&](uint64_t address) { return is_in(address, function); });
     };
     if (calls(burn_a)) a[row.labels.at("thread")] += row.values[1];
     if (calls(burn_b)) b[row.labels.at("thread")] += row.values[1];
@@ -246,8 +253,8 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
   EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecond_ns);
 }
 
-// At once, although the helper thread has just gone to sleep for half a second. The best of several attempts, since the
-// machine has other load.
+// At once, although the helper thread has just gone to sleep for half a second. The best of several
+// attempts, since the machine has other load.
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
   constexpr uint64_t kAtOnce_ns = 200 * kMillisecond_ns;
   uint64_t best_ns = UINT64_MAX;
@@ -274,7 +281,8 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
 void by_the_program(int) {}
 
 TEST(CpuProfiler, LeavesAHandlerOfTheProgramAlone) {
-  struct sigaction before {}, now {};
+  struct sigaction before {
+  }, now{};
   sigaction(SIGPROF, nullptr, &before);
   signal(SIGPROF, by_the_program);
   EXPECT_EQ(start(100), EBUSY);
@@ -299,7 +307,8 @@ TEST(CpuProfiler, EndsWhenTheProgramTakesTheSignal) {
   testing::internal::CaptureStderr();
   signal(SIGPROF, by_the_program);
   EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: CPU profile ended: the program has set a handler of its own for SIGPROF\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "seemalloc: CPU profile ended: the program has set a handler of its own for SIGPROF\n");
   EXPECT_EQ(stop(), ESRCH);
   EXPECT_TRUE(seen().has_comment("ended early: the program has set a handler"));
   sigaction(SIGPROF, &ours, nullptr);
@@ -352,8 +361,8 @@ void register_first() {
 }
 __attribute__((section(".preinit_array"), used)) void (*const first)() = register_first;
 
-// Old kernels would restart the fork at each interrupt. The fork handlers block the signal, whether a profile runs or
-// not (core/api/malloc/fork.cc).
+// Old kernels would restart the fork at each interrupt. The fork handlers block the signal, whether
+// a profile runs or not (core/api/malloc/fork.cc).
 TEST(CpuProfiler, DoesNotInterruptAFork) {
   auto blocked_during_fork = [] {
     pid_t child = fork();
@@ -378,8 +387,8 @@ TEST(CpuProfiler, DoesNotInterruptAFork) {
   EXPECT_EQ(stop(), 0);
 }
 
-// Signals that were not sent by our timers are not samples, and do no harm, nor do those that arrive after the
-// profile's end.
+// Signals that were not sent by our timers are not samples, and do no harm, nor do those that
+// arrive after the profile's end.
 TEST(CpuProfiler, TakesAStormOfSignals) {
   ASSERT_EQ(start(10), 0);
   size_t before = 0, after = 0;
@@ -415,7 +424,8 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   ASSERT_EQ(pipe(pipes), 0);
   std::thread writer([&] {
     // The timers interrupt this thread, too.
-    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecond_ns; os::monotonic_ns() < end;) os::pause(10 * kMillisecond_ns);
+    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecond_ns; os::monotonic_ns() < end;)
+      os::pause(10 * kMillisecond_ns);
     EXPECT_EQ(write(pipes[1], "x", 1), 1);
   });
   char letter;
@@ -428,7 +438,8 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   close(pipes[1]);
 }
 
-// Starts and stops while threads start, allocate and end: there must be no deadlock and no lost session.
+// Starts and stops while threads start, allocate and end: there must be no deadlock and no lost
+// session.
 TEST(CpuProfiler, StartsAndStopsUnderLoad) {
   std::atomic<bool> done{false};
   std::vector<std::thread> makers;
@@ -501,7 +512,8 @@ TEST(CpuProfiler, IsWrittenToAFile) {
   std::stringstream text;
   text << file.rdbuf();
   unlink(path.c_str());
-  EXPECT_EQ(profile::decode(text.str()).types, (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
+  EXPECT_EQ(profile::decode(text.str()).types,
+            (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // dlclose, as the program and its libraries call it: unloaded code keeps its name in profiles
-// (core/profile/code/unloaded.h). The C library's own calls of it do not come here. In the shared libraries only: a
-// static program has no next dlclose. Not with a C library that has dlsym in a separate library (before glibc 2.34),
-// which may be loaded after this one is bound.
+// (core/profile/code/unloaded.h). The C library's own calls of it do not come here. In the shared
+// libraries only: a static program has no next dlclose. Not with a C library that has dlsym in a
+// separate library (before glibc 2.34), which may be loaded after this one is bound.
 #include <features.h>
 
 #include "core/api/cpu/cpu_profiler.h"

@@ -8,7 +8,8 @@
 namespace seemalloc {
 
 bool take_asking_signal(int signal, void (*handler)(int)) {
-  struct sigaction old {}, action {};
+  struct sigaction old {
+  }, action{};
   if (!os::get_action(signal, &old) || old.sa_handler != SIG_DFL) return false;
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
@@ -18,7 +19,8 @@ bool take_asking_signal(int signal, void (*handler)(int)) {
 
 bool takes_blocked_signal(int signal, void (*handler)(int)) {
   struct sigaction now {};
-  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) || now.sa_handler != handler) return false;
+  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) || now.sa_handler != handler)
+    return false;
   return os::take_signal(signal);
 }
 

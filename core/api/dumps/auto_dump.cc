@@ -36,12 +36,15 @@ std::atomic<bool> writing{false};
 constinit DumpRing ring;
 std::atomic<uint64_t> last_failure_ns{0};
 
-void update_armed() { dumps_armed.store(rules.any() || options::get(Id::dump_signal) != 0, std::memory_order_relaxed); }
+void update_armed() {
+  dumps_armed.store(rules.any() || options::get(Id::dump_signal) != 0, std::memory_order_relaxed);
+}
 
 // Only dumps that were not requested explicitly are kept in the ring.
 bool is_automatic(DumpReason reason) {
-  return reason == DumpReason::kAllocated || reason == DumpReason::kInUse || reason == DumpReason::kGrowth ||
-         reason == DumpReason::kTime || reason == DumpReason::kFailure;
+  return reason == DumpReason::kAllocated || reason == DumpReason::kInUse ||
+         reason == DumpReason::kGrowth || reason == DumpReason::kTime ||
+         reason == DumpReason::kFailure;
 }
 
 // Requires: the caller has set `writing`.
@@ -66,13 +69,16 @@ DumpReason first_of(unsigned bits) {
 }
 
 void write_asked() {
-  if (asked.load(std::memory_order_relaxed) == 0 || writing.exchange(true, std::memory_order_acquire)) return;
+  if (asked.load(std::memory_order_relaxed) == 0 ||
+      writing.exchange(true, std::memory_order_acquire))
+    return;
   unsigned bits = asked.exchange(0, std::memory_order_release);
   if (bits != 0) write_dump(first_of(bits));
   writing.store(false, std::memory_order_release);
 }
 
-// One profile answers all requests made before a thread takes them: the first is written, the others join it.
+// One profile answers all requests made before a thread takes them: the first is written, the
+// others join it.
 void note_asked(unsigned bits) {
   bool is_first = asked.fetch_or(bits, std::memory_order_relaxed) == 0;
   unsigned joining = static_cast<unsigned>(std::popcount(bits)) - (is_first ? 1 : 0);
@@ -89,8 +95,10 @@ void ask(unsigned bits) {
 
 void dump_option_changed(Id id) {
   if (id == Id::dump_alloc_interval) rules.set_alloc_interval(options::get(id));
-  if (id == Id::dump_inuse_interval) rules.set_inuse_interval(options::get(id), sampled_bytes_in_use());
-  if (id == Id::dump_growth_interval) rules.set_growth_interval(options::get(id), pages::backing.bytes());
+  if (id == Id::dump_inuse_interval)
+    rules.set_inuse_interval(options::get(id), sampled_bytes_in_use());
+  if (id == Id::dump_growth_interval)
+    rules.set_growth_interval(options::get(id), pages::backing.bytes());
   if (id == Id::dump_time_interval) {
     uint64_t seconds = options::get(id);
     rules.set_time_interval(seconds * kSecond_ns, seconds != 0 ? os::monotonic_ns() : 0);
@@ -100,7 +108,8 @@ void dump_option_changed(Id id) {
 
 void dump_options_read() {
   dump_names_begin();
-  for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval, Id::dump_time_interval}) {
+  for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval,
+                Id::dump_time_interval}) {
     dump_option_changed(id);
   }
 }
@@ -108,14 +117,18 @@ void dump_options_read() {
 bool dumps_want_helper() { return dumps_armed.load(std::memory_order_relaxed); }
 
 SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
-  unsigned due = rules.allocated(bytes) | rules.in_use_is(sampled_bytes_in_use()) | rules.heap_is(pages::backing.bytes());
+  unsigned due = rules.allocated(bytes) | rules.in_use_is(sampled_bytes_in_use()) |
+                 rules.heap_is(pages::backing.bytes());
   if (rules.next_time_ns() != UINT64_MAX) due |= rules.time_is(os::coarse_monotonic_ns());
   ask(due);
   if (!helper_runs() && may_lock()) write_asked();
 }
 
-// `asked` is read before `writing`: a request that is no longer in `asked` is then visible in `writing`.
-bool dump_is_pending() { return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire); }
+// `asked` is read before `writing`: a request that is no longer in `asked` is then visible in
+// `writing`.
+bool dump_is_pending() {
+  return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire);
+}
 
 void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }
 
@@ -148,7 +161,9 @@ void dump_after_failure() {
 void dump_at_limit(Text& line) {
   constexpr int kWouldDeadlock = -35;  // -EDEADLK
   os::Scratch<FixedText<kDumpPathBytes>> path;
-  int result = !path ? kDumpNoMemory : may_lock() ? dump_by_prefix(DumpReason::kFailure, *path) : kWouldDeadlock;
+  int result = !path        ? kDumpNoMemory
+               : may_lock() ? dump_by_prefix(DumpReason::kFailure, *path)
+                            : kWouldDeadlock;
   if (result == 0) {
     line << "heap profile: " << path->c_str();
   } else {

@@ -1,6 +1,6 @@
-// Automatic dumps through the malloc family, into a directory: without a helper thread (this program has none until the
-// last tests), with files that cannot be written, in a forked child, and a random run against a model of the expected
-// files.
+// Automatic dumps through the malloc family, into a directory: without a helper thread (this
+// program has none until the last tests), with files that cannot be written, in a forked child, and
+// a random run against a model of the expected files.
 #include "core/api/dumps/auto_dump.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ using options::Id;
 
 void set(const char* name, const std::string& value) {
   FixedText<256> problem;
-  ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone) << problem.c_str();
+  ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone)
+      << problem.c_str();
 }
 
 // Allocates and frees this many bytes, all of them sampled, in blocks of 64 KiB.
@@ -77,8 +78,8 @@ class AutoDump : public testing::Test {
     churn(MiB);  // distances drawn before are used up
   }
   void TearDown() override {
-    for (const char* name : {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval", "dump_time_interval", "dump_on_failure",
-                             "dump_keep", "heap_limit"}) {
+    for (const char* name : {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
+                             "dump_time_interval", "dump_on_failure", "dump_keep", "heap_limit"}) {
       set(name, "0");
     }
     set("sample", "512K");
@@ -105,8 +106,8 @@ class AutoDump : public testing::Test {
   DumpStatistics counted() {
     DumpStatistics now = dump_statistics(), before = before_;
     before_ = now;
-    return {now.written - before.written, now.failed - before.failed, now.removed - before.removed, now.joined - before.joined,
-            now.last_error};
+    return {now.written - before.written, now.failed - before.failed, now.removed - before.removed,
+            now.joined - before.joined, now.last_error};
   }
 
   std::string folder_;
@@ -145,7 +146,8 @@ TEST_F(AutoDump, EachTimeTheHeapIsSoMuchLarger) {
   EXPECT_EQ(counted().written, 0u) << "as large as before";
 }
 
-// By the bytes in use, exact to the block: not by the heap's memory from the OS, and not again after a decrease.
+// By the bytes in use, exact to the block: not by the heap's memory from the OS, and not again
+// after a decrease.
 TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
   set("dump_inuse_interval", "1M");
   std::vector<void*> blocks;
@@ -165,8 +167,10 @@ TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
   // One block in eight stays and pins its span: blocks of another size need memory of their own.
   std::vector<void*> pins;
   for (size_t i = 0; i < blocks.size(); i++) {
-    if (i % 8 == 0) pins.push_back(blocks[i]);
-    else sm_free(blocks[i]);
+    if (i % 8 == 0)
+      pins.push_back(blocks[i]);
+    else
+      sm_free(blocks[i]);
   }
   blocks.clear();
   keep(8 * MiB, MiB);
@@ -190,7 +194,8 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   std::set<std::string> last = files();
   // A user puts another file in the place of one dump, and removes another dump.
   std::string theirs = *last.begin(), gone = *last.rbegin();
-  std::ofstream(theirs + ".new") << "mine";  // before the dumps are removed, whose inodes it may not get
+  // Before the dumps are removed, whose inodes it may not get.
+  std::ofstream(theirs + ".new") << "mine";
   fs::remove(theirs);
   fs::remove(gone);
   fs::rename(theirs + ".new", theirs);
@@ -268,7 +273,8 @@ TEST_F(AutoDump, EachCallMayBeRefused) {
   const struct {
     long call;
     int error;
-  } kCalls[] = {{SYS_openat, EROFS}, {SYS_write, ENOSPC}, {SYS_write, EDQUOT}, {SYS_renameat2, EACCES}};
+  } kCalls[] = {
+      {SYS_openat, EROFS}, {SYS_write, ENOSPC}, {SYS_write, EDQUOT}, {SYS_renameat2, EACCES}};
   for (const auto& c : kCalls) {
     os::RefuseCalls refuse(c.call, c.error);
     churn(4 * MiB);
@@ -336,11 +342,13 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
 
 // ---- random ----
 
-// Bytes are allocated, the interval and the bound change, calls are refused. The number of dumps equals the model's; on
-// disk are the dumps that were written and not removed, at most the bound, and no partial file.
+// Bytes are allocated, the interval and the bound change, calls are refused. The number of dumps
+// equals the model's; on disk are the dumps that were written and not removed, at most the bound,
+// and no partial file.
 TEST_F(AutoDump, RandomRunAgainstAModel) {
   std::mt19937 random(seed_for_test());
-  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0, removed = 0;
+  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0,
+           removed = 0;
   unsigned keep = 0;
   size_t unbounded = 0;
   const long kRefused[] = {SYS_openat, SYS_write, SYS_renameat2};
@@ -378,8 +386,8 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
 
 // ---- exit where no lock can be taken ----
 
-// A signal handler may have interrupted this thread, which will not continue. The exit must not wait for a lock that it
-// holds.
+// A signal handler may have interrupted this thread, which will not continue. The exit must not
+// wait for a lock that it holds.
 TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
   auto ends = [&](const char* option) {
     alarm(20);
@@ -387,8 +395,10 @@ TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
     heap::registry_lock().lock();
     exit(0);
   };
-  const char* said = "seemalloc: exit was called in a signal handler that interrupted the allocator: files requested at exit";
-  for (const char* option : {"stats_at_exit", "dump_at_exit"}) EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), said);
+  const char* said =
+      "seemalloc: exit was called in a signal handler that interrupted the allocator: files requested at exit";
+  for (const char* option : {"stats_at_exit", "dump_at_exit"})
+    EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), said);
   EXPECT_EXIT(ends(nullptr), testing::ExitedWithCode(0), "^$");
   EXPECT_EQ(files().size(), 0u);
 }
@@ -414,7 +424,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   set("dump_time_interval", "0");
   EXPECT_TRUE(quiet());
   uint64_t before = dump_statistics().written;
-  // Several threads together, faster than any disk: dumps are written one at a time, and completely.
+  // Several threads together, faster than any disk: dumps are written one at a time, and
+  // completely.
   set("dump_keep", "4");
   set("dump_alloc_interval", "64K");
   std::vector<std::thread> threads;
@@ -427,8 +438,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   for (const std::string& file : files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
 }
 
-// No thread waits for the helper thread: each dump that becomes due is a file of its own or has joined one, so there
-// are never too many.
+// No thread waits for the helper thread: each dump that becomes due is a file of its own or has
+// joined one, so there are never too many.
 TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
   if (!helper_is_there()) GTEST_SKIP() << "no helper can be had";
   counted();

@@ -33,7 +33,8 @@ namespace seemalloc {
 
 namespace {
 
-// The settings of gperftools' variables. Written at load only, except `number` and `named_after_process`.
+// The settings of gperftools' variables. Written at load only, except `number` and
+// `named_after_process`.
 struct Variables {
   char path[kDumpPathBytes];  // empty: CPUPROFILE is not set
   bool named_after_process;   // the file is a child's
@@ -43,19 +44,21 @@ struct Variables {
   std::atomic<unsigned> number;  // of profiles started by the signal
 };
 constinit Variables variables{};
-// Held while a profile is started, ended or written: otherwise an older file could replace a newer one, or a new
-// profile be written as the old one.
+// Held while a profile is started, ended or written: otherwise an older file could replace a newer
+// one, or a new profile be written as the old one.
 Lock run_lock;
-std::atomic<bool> running{false};        // a profile that this file has started; written under run_lock
+// A profile that this file has started; written under run_lock.
+std::atomic<bool> running{false};
 uint64_t run_number = 0;                 // its number, cpu_profiler.h; under run_lock
 bool forked = false;                     // this process is a child of fork
 std::atomic<uint64_t> began_wall_ns{0};  // of the last profile, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
-// In a child of fork: the time at which the parent's profile of the whole run is continued, or at which the helper
-// thread that serves cpu_signal is needed; 0: never.
+// In a child of fork: the time at which the parent's profile of the whole run is continued, or at
+// which the helper thread that serves cpu_signal is needed; 0: never.
 std::atomic<uint64_t> due_ns{0};
 std::atomic<bool> goes_on{false};  // due_ns is for continuing a run
-// A child that still exists after this time is not about to call exec: then neither timers nor a thread do harm.
+// A child that still exists after this time is not about to call exec: then neither timers nor a
+// thread do harm.
 constexpr uint64_t kChildStays_ns = 100 * kMillisecond_ns;
 
 // ---- gperftools' variables ----
@@ -66,7 +69,8 @@ unsigned number_in(const char* name, unsigned most) {
   if (value == nullptr) return 0;
   unsigned number = 0;
   const char* at = value;
-  for (; *at >= '0' && *at <= '9' && number <= most; at++) number = number * 10 + static_cast<unsigned>(*at - '0');
+  for (; *at >= '0' && *at <= '9' && number <= most; at++)
+    number = number * 10 + static_cast<unsigned>(*at - '0');
   if (at != value && *at == 0 && number >= 1 && number <= most) return number;
   FixedText<256> line;
   line << name << ": bad value \"" << value << "\" ignored; expected a number from 1 to " << most;
@@ -74,16 +78,19 @@ unsigned number_in(const char* name, unsigned most) {
   return 0;
 }
 
-// If the program contains gperftools' profiler, the variables are for that one: two profilers would disturb each other.
+// If the program contains gperftools' profiler, the variables are for that one: two profilers would
+// disturb each other.
 bool another_profiler_is_there() {
   uintptr_t theirs = reinterpret_cast<uintptr_t>(&ProfilerStart);
-  return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(_end));
+  return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(__ehdr_start) ||
+                         theirs >= reinterpret_cast<uintptr_t>(_end));
 }
 
 void append_path(Text& path) {
   path << variables.path;
   if (variables.named_after_process) path << '_' << os::process_id();
-  if (variables.signal.load(std::memory_order_relaxed) != 0) path << '.' << variables.number.load(std::memory_order_relaxed);
+  if (variables.signal.load(std::memory_order_relaxed) != 0)
+    path << '.' << variables.number.load(std::memory_order_relaxed);
 }
 
 void read_variables() {
@@ -96,14 +103,16 @@ void read_variables() {
   path.append_to(text);
   if (text.truncated()) {
     FixedText<kDumpPathBytes + 160> line;
-    line << kName << ": ignored, expected a path of fewer than " << uint64_t{kDumpPathBytes - 32} << " bytes: " << text.c_str() << "...";
+    line << kName << ": ignored, expected a path of fewer than " << uint64_t{kDumpPathBytes - 32}
+         << " bytes: " << text.c_str() << "...";
     return warn(line.c_str());
   }
   Text(variables.path, sizeof(variables.path)) << text.c_str();
   variables.named_after_process = path.is_child();
   variables.wall = value_in(environ, "CPUPROFILE_REALTIME") != nullptr;
   constexpr unsigned kMostSignals = 64;
-  variables.signal.store(static_cast<int>(number_in("CPUPROFILESIGNAL", kMostSignals)), std::memory_order_relaxed);
+  variables.signal.store(static_cast<int>(number_in("CPUPROFILESIGNAL", kMostSignals)),
+                         std::memory_order_relaxed);
   // More than gperftools' most is its most.
   variables.frequency = number_in("CPUPROFILE_FREQUENCY", 1000000000);
   if (variables.frequency > kMaxCpuFrequency) variables.frequency = kMaxCpuFrequency;
@@ -161,8 +170,8 @@ void begin() {
 
 void write_last_line(const CpuTaken& taken) {
   FixedText<160> line;
-  line << "PROFILE: interrupts/evictions/bytes = " << taken.interrupts << '/' << taken.evictions << '/' << uint64_t{taken.profile.bytes}
-       << '\n';
+  line << "PROFILE: interrupts/evictions/bytes = " << taken.interrupts << '/' << taken.evictions
+       << '/' << uint64_t{taken.profile.bytes} << '\n';
   os::write_stderr(line.c_str(), line.size());
 }
 
@@ -178,10 +187,13 @@ void write(bool ended) {
   append_name(name);
   CpuTaken taken{};
   CpuTake result = take_cpu_profile(run_number, ended, &taken);
-  if (result == CpuTake::kReplaced) return complain_of(name.c_str(), ": another caller ended it and started a new one; the profile is lost");
+  if (result == CpuTake::kReplaced)
+    return complain_of(name.c_str(),
+                       ": another caller ended it and started a new one; the profile is lost");
   int error = kDumpNoMemory;
   if (result == CpuTake::kTaken) {
-    error = is_by_variable() ? write_profile_as(taken.profile, name.c_str()) : write_profile(taken.profile, name.c_str());
+    error = is_by_variable() ? write_profile_as(taken.profile, name.c_str())
+                             : write_profile(taken.profile, name.c_str());
     give_back(taken.profile);
   }
   if (error != 0) {
@@ -221,12 +233,14 @@ int cpu_signal() {
 }
 
 bool start_cpu_run() {
-  bool chosen = *options::get_text(options::Id::cpu_profile) != 0 || options::get(options::Id::cpu_signal) != 0;
+  bool chosen = *options::get_text(options::Id::cpu_profile) != 0 ||
+                options::get(options::Id::cpu_signal) != 0;
   if (!chosen) read_variables();
   if (!chosen && !is_by_variable()) return false;
   if (cpu_signal() != 0 && options::get(options::Id::helper) == 0) {
-    warn(is_by_variable() ? "CPUPROFILESIGNAL: no helper thread handles the signal (helper:0); ignored"
-                          : "cpu_signal: no helper thread handles the signal (helper:0); ignored");
+    warn(is_by_variable()
+             ? "CPUPROFILESIGNAL: no helper thread handles the signal (helper:0); ignored"
+             : "cpu_signal: no helper thread handles the signal (helper:0); ignored");
   } else if (cpu_signal() != 0) {
     install_signal(cpu_signal());
   } else {
@@ -280,13 +294,15 @@ void end_cpu_run() {
 
 void forget_cpu_run_in_child(bool profiled) {
   bool by_signal = cpu_signal() != 0;
-  bool whole_run = !by_signal && ((profiled && running.load(std::memory_order_relaxed)) || goes_on.load(std::memory_order_relaxed));
+  bool whole_run = !by_signal && ((profiled && running.load(std::memory_order_relaxed)) ||
+                                  goes_on.load(std::memory_order_relaxed));
   run_lock.reset();
   running = false;
   forked = variables.named_after_process = true;
   toggle_asked.store(false, std::memory_order_relaxed);
   goes_on.store(whole_run, std::memory_order_relaxed);
-  due_ns.store(by_signal || whole_run ? os::coarse_monotonic_ns() + kChildStays_ns : 0, std::memory_order_relaxed);
+  due_ns.store(by_signal || whole_run ? os::coarse_monotonic_ns() + kChildStays_ns : 0,
+               std::memory_order_relaxed);
 }
 
 bool cpu_run_in_child_is_due() {

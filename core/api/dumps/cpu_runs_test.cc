@@ -1,5 +1,5 @@
-// CPU profiles from signal to signal, a profile that is being written when the process ends, and profiles of a whole
-// run in children of fork.
+// CPU profiles from signal to signal, a profile that is being written when the process ends, and
+// profiles of a whole run in children of fork.
 #include "core/api/dumps/cpu_runs.h"
 
 #include <fcntl.h>
@@ -76,10 +76,12 @@ TEST(CpuRuns, WithoutAHelperNobodyFollowsTheSignal) {
   OptionForTest helper(Id::helper, "0"), signal(Id::cpu_signal, "12");
   testing::internal::CaptureStderr();
   start_cpu_run();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: cpu_signal: no helper thread handles the signal (helper:0); ignored\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "seemalloc: cpu_signal: no helper thread handles the signal (helper:0); ignored\n");
 }
 
-// The helper thread writes when the second signal arrives; if the process ended meanwhile, the file would be lost.
+// The helper thread writes when the second signal arrives; if the process ended meanwhile, the file
+// would be lost.
 TEST(CpuRuns, TheEndWaitsForTheHelper) {
   FullPipe pipe;
   choose(Id::cpu_profile, pipe.path());
@@ -102,10 +104,13 @@ TEST(CpuRuns, TheEndWaitsForTheHelper) {
 // A run that writes to the pipe until it is emptied.
 class BlockedWriter {
  public:
-  BlockedWriter() : file_(Id::cpu_profile, pipe_.path().c_str()), signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
+  BlockedWriter()
+      : file_(Id::cpu_profile, pipe_.path().c_str()),
+        signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
     testing::internal::CaptureStderr();
     EXPECT_TRUE(start_cpu_run());
-    testing::internal::GetCapturedStderr();  // the first test's signal handler may still be installed
+    // The first test's signal handler may still be installed.
+    testing::internal::GetCapturedStderr();
     toggle();
     EXPECT_TRUE(cpu_report().running);
   }
@@ -195,15 +200,16 @@ class Forked : public testing::Test {
   int64_t interrupts_in(const std::string& name) const {
     std::ifstream file(in(name));
     int64_t sum = 0;
-    for (const auto& row : profile::rows_of(std::string(std::istreambuf_iterator<char>(file), {}))) sum += row.values[0];
+    for (const auto& row : profile::rows_of(std::string(std::istreambuf_iterator<char>(file), {})))
+      sum += row.values[0];
     return sum;
   }
 
   std::string folder_;
 };
 
-// Runs `what` in a child, which ends by exit, of which only our part is executed here. Returns its process id if its
-// status is 0, else 0.
+// Runs `what` in a child, which ends by exit, of which only our part is executed here. Returns its
+// process id if its status is 0, else 0.
 template <typename F>
 pid_t in_child(F what) {
   pid_t child = fork();
@@ -251,10 +257,11 @@ TEST_F(Forked, GrandchildrenGoOnToo) {
   EXPECT_TRUE(stop_cpu_run());
 }
 
-// As programs that start others do: all signals get their default actions before exec. SIGPROF's default ends the
-// process.
+// As programs that start others do: all signals get their default actions before exec. SIGPROF's
+// default ends the process.
 TEST_F(Forked, IsNotInterruptedBeforeItStays) {
-  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()), often(Id::cpu_frequency, "1000");
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()),
+      often(Id::cpu_frequency, "1000");
   ASSERT_TRUE(start_cpu_run());
   in_child([] {
     signal(SIGPROF, SIG_DFL);
@@ -279,17 +286,20 @@ TEST_F(Forked, IsStoppedBeforeItGoesOn) {
 
 // It belongs to the process that got the signal. In the child another signal starts one.
 TEST_F(Forked, OneThatASignalBeganDoesNotGoOn) {
-  OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()), file(Id::cpu_profile, in("p").c_str());
+  OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()),
+      file(Id::cpu_profile, in("p").c_str());
   testing::internal::CaptureStderr();
   ASSERT_TRUE(start_cpu_run());
-  testing::internal::GetCapturedStderr();  // the first test's signal handler may still be installed
+  // The first test's signal handler may still be installed.
+  testing::internal::GetCapturedStderr();
   toggle();
   ASSERT_TRUE(cpu_report().running);
   pid_t child = in_child([] {
     stay();
     if (cpu_report().running) return false;
     raise(SIGUSR2);
-    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecond_ns);  // the child's helper thread follows it
+    // The child's helper thread follows it.
+    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecond_ns);
     return cpu_report().running;
   });
   EXPECT_EQ(files(), std::set<std::string>{"p_" + std::to_string(child)});

@@ -27,14 +27,16 @@ std::atomic<uint64_t> written{0}, failed{0}, removed{0}, joined{0};
 std::atomic<int> last_error{0};
 using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
 // By the value of dump_names; null: profile.proto.
-constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text, write_jemallocs_text};
+constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text,
+                                                                  write_jemallocs_text};
 
 }  // namespace
 
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file) {
   if (os::is_special_file(path)) return os::write_special_file(path, data, bytes);
   FixedText<kDumpPathBytes + 64> beside;
-  beside << path << ".tmp." << os::process_id() << "." << files.fetch_add(1, std::memory_order_relaxed);
+  beside << path << ".tmp." << os::process_id() << "."
+         << files.fetch_add(1, std::memory_order_relaxed);
   if (beside.truncated()) return kDumpNameTooLong;
   int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
@@ -78,14 +80,24 @@ int dump_heap_profile(const char* pattern) { return dump_profile(heap_kind(), pa
 
 int write_profile(const ProfileBytes& profile, const char* pattern) {
   FixedText<kDumpPathBytes> path;
-  return count_dump(dump_name_from(pattern, path) ? write_file(path.c_str(), profile.data, profile.bytes) : kDumpNameTooLong);
+  return count_dump(dump_name_from(pattern, path)
+                        ? write_file(path.c_str(), profile.data, profile.bytes)
+                        : kDumpNameTooLong);
 }
 
-int write_profile_as(const ProfileBytes& profile, const char* path) { return count_dump(write_file(path, profile.data, profile.bytes)); }
+int write_profile_as(const ProfileBytes& profile, const char* path) {
+  return count_dump(write_file(path, profile.data, profile.bytes));
+}
 
 namespace {
-constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
-                                                "dump_time_interval", "dump_on_failure", "dump_signal", "requested", "at exit"};
+constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval",
+                                                "dump_inuse_interval",
+                                                "dump_growth_interval",
+                                                "dump_time_interval",
+                                                "dump_on_failure",
+                                                "dump_signal",
+                                                "requested",
+                                                "at exit"};
 
 void say(DumpReason reason, const char* path) {
   if (options::get(Id::verbose) == 0) return;
@@ -96,10 +108,13 @@ void say(DumpReason reason, const char* path) {
 }  // namespace
 
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
-  uint64_t names = options::get(Id::dump_names);  // read once, so that the contents match the name
+  // Read once, so that the contents match the name.
+  uint64_t names = options::get(Id::dump_names);
   WriteHeapDump write = kWriteHeapDump[names];
   int result = kDumpNameTooLong;
-  if (next_dump_name(reason, static_cast<options::DumpNames>(names), path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
+  if (next_dump_name(reason, static_cast<options::DumpNames>(names), path))
+    result =
+        write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
   if (result == 0) say(reason, path.c_str());
   return count_dump(result);
 }
@@ -112,8 +127,9 @@ void warn_of_failed_dump(const char* what, const char* path, int result) {
 }
 
 DumpStatistics dump_statistics() {
-  return {written.load(std::memory_order_relaxed), failed.load(std::memory_order_relaxed), removed.load(std::memory_order_relaxed),
-          joined.load(std::memory_order_relaxed), last_error.load(std::memory_order_relaxed)};
+  return {written.load(std::memory_order_relaxed), failed.load(std::memory_order_relaxed),
+          removed.load(std::memory_order_relaxed), joined.load(std::memory_order_relaxed),
+          last_error.load(std::memory_order_relaxed)};
 }
 
 void count_removed_dumps(unsigned count) { removed.fetch_add(count, std::memory_order_relaxed); }

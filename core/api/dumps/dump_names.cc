@@ -21,20 +21,11 @@ std::atomic<int> first_process{0};
 
 void append_directive(char directive, unsigned number, Text& out) {
   switch (directive) {
-    case 'p':
-      out << os::process_id();
-      return;
-    case 'n':
-      out << number;
-      return;
-    case 't':
-      out << os::realtime_ns() / kSecond_ns;
-      return;
-    case '%':
-      out << '%';
-      return;
-    default:
-      out << '%' << directive;
+    case 'p': out << os::process_id(); return;
+    case 'n': out << number; return;
+    case 't': out << os::realtime_ns() / kSecond_ns; return;
+    case '%': out << '%'; return;
+    default: out << '%' << directive;
   }
 }
 
@@ -48,7 +39,9 @@ void expand(const char* pattern, unsigned number, Text& out) {
   }
 }
 
-unsigned next(std::atomic<unsigned>& count) { return count.fetch_add(1, std::memory_order_relaxed); }
+unsigned next(std::atomic<unsigned>& count) {
+  return count.fetch_add(1, std::memory_order_relaxed);
+}
 
 void append_four_digits(unsigned number, Text& out) {
   for (unsigned least = 1000; least > 1 && number < least; least /= 10) out << '0';
@@ -70,7 +63,8 @@ constexpr char kLetters[kDumpReasons] = {'i', 'h', 'u', 't', 'o', 'm', 'm', 'f'}
 void jemalloc_name(DumpReason reason, const char* prefix, Text& path) {
   char letter = kLetters[static_cast<unsigned>(reason)];
   path << prefix << '.' << os::process_id() << '.' << next(prefixed) << '.' << letter;
-  if (reason == DumpReason::kSignal) reason = DumpReason::kAsked;  // both have the letter m and share its number
+  // Both have the letter m and share its number.
+  if (reason == DumpReason::kSignal) reason = DumpReason::kAsked;
   if (reason != DumpReason::kExit) path << next(by_letter[static_cast<unsigned>(reason)]);
   path << ".heap";
 }
@@ -89,7 +83,8 @@ bool dump_name_from(const char* pattern, Text& path) {
 }
 
 bool next_dump_name(DumpReason reason, Text& path) {
-  return next_dump_name(reason, static_cast<options::DumpNames>(options::get(options::Id::dump_names)), path);
+  return next_dump_name(
+      reason, static_cast<options::DumpNames>(options::get(options::Id::dump_names)), path);
 }
 
 bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path) {

@@ -1,5 +1,5 @@
-// The names of dumps: patterns with %p %n %t, and names made from the option dump_prefix in the form of the option
-// dump_names.
+// The names of dumps: patterns with %p %n %t, and names made from the option dump_prefix in the
+// form of the option dump_names.
 //
 // Threads: any; each number is used once.
 #pragma once
@@ -13,12 +13,14 @@ namespace seemalloc {
 // The maximum length of a dump's name, with its NUL.
 inline constexpr size_t kDumpPathBytes = 512;
 
-// Replaces %p (process id), %n (sequence number), %t (seconds since 1970) and %%. False when the name is too long.
+// Replaces %p (process id), %n (sequence number), %t (seconds since 1970) and %%. False when the
+// name is too long.
 bool dump_name_from(const char* pattern, Text& path);
 // The next name for a dump of this reason:
 //   seemalloc   PREFIX.PID.N.heap.pb, PREFIX a pattern
 //   gperftools  PREFIX.0001.heap, in a forked child PREFIX_PID.0001.heap
-//   jemalloc    PREFIX.PID.SEQ.vVSEQ.heap: v is i (bytes allocated), u (growth), m (requested, signal), f (at exit, without
+//   jemalloc    PREFIX.PID.SEQ.vVSEQ.heap: v is i (bytes allocated), u (growth), m (requested,
+//   signal), f (at exit, without
 //               VSEQ), and two that jemalloc does not have, t (time) and o (an allocation failed)
 bool next_dump_name(DumpReason reason, Text& path);
 // The same in this form, regardless of the option dump_names.

@@ -33,7 +33,9 @@ TEST(DumpNames, Patterns) {
   long before = time(nullptr);
   ASSERT_TRUE(dump_name_from("%t", other));
   EXPECT_GE(atol(other.c_str()), before);
-  EXPECT_LE(atol(other.c_str()), std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));  // time() may be a tick late
+  // time() may be a tick late.
+  EXPECT_LE(atol(other.c_str()),
+            std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
   FixedText<8> small;
   EXPECT_FALSE(dump_name_from("too long a name", small));
 }
@@ -42,9 +44,11 @@ TEST(DumpNames, Ours) {
   std::string name = next(DumpReason::kAsked);
   EXPECT_EQ(name.find("seemalloc." + own() + "."), 0u) << name;
   OptionForTest prefix(Id::dump_prefix, "/tmp/x%p-%n");
-  unsigned number = static_cast<unsigned>(atoi(name.c_str() + name.find(own()) + own().size() + 1)) + 1;
+  unsigned number =
+      static_cast<unsigned>(atoi(name.c_str() + name.find(own()) + own().size() + 1)) + 1;
   std::string count = std::to_string(number);
-  EXPECT_EQ(next(DumpReason::kGrowth), "/tmp/x" + own() + "-" + count + "." + own() + "." + count + ".heap.pb");
+  EXPECT_EQ(next(DumpReason::kGrowth),
+            "/tmp/x" + own() + "-" + count + "." + own() + "." + count + ".heap.pb");
 }
 
 // As documented; % has no meaning.

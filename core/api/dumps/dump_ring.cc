@@ -7,7 +7,8 @@
 namespace seemalloc {
 
 bool DumpRing::make_room() {
-  size_t bytes = round_up(sizeof(File) * kMost, os::page_bytes());  // pages are touched as it fills
+  // Pages are touched as it fills.
+  size_t bytes = round_up(sizeof(File) * kMost, os::page_bytes());
   if (files_ == nullptr) files_ = static_cast<File*>(os::map(bytes, os::Reason::kReport));
   return files_ != nullptr;
 }
@@ -28,7 +29,8 @@ unsigned DumpRing::shrink_to(unsigned most) {
   unsigned removed = 0;
   while (count_ > most) {
     const File& oldest = at(0);
-    bool known = !(oldest.identity == os::FileIdentity{}) && os::identity(oldest.path) == oldest.identity;
+    bool known =
+        !(oldest.identity == os::FileIdentity{}) && os::identity(oldest.path) == oldest.identity;
     if (known && os::remove_file(oldest.path) == 0) removed++;
     drop_oldest();
   }

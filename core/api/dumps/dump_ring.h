@@ -1,7 +1,7 @@
 // DumpRing: the files written by automatic dumps, oldest first, so that older ones can be removed.
 //
-// A file is identified by its name and its inode: a name that now refers to another file (the program has changed its
-// directory, a user has moved files) is left alone.
+// A file is identified by its name and its inode: a name that now refers to another file (the
+// program has changed its directory, a user has moved files) is left alone.
 // Threads: one at a time.
 #pragma once
 

@@ -1,5 +1,6 @@
-// The rules against a model of them, on a simulated clock and simulated bytes: random events and settings.
-// SEEMALLOC_SEED repeats a run. Then threads: for any interleaving, no dump is due twice and none is lost.
+// The rules against a model of them, on a simulated clock and simulated bytes: random events and
+// settings. SEEMALLOC_SEED repeats a run. Then threads: for any interleaving, no dump is due twice
+// and none is lost.
 #include "core/api/dumps/dump_rules.h"
 
 #include <gtest/gtest.h>
@@ -65,9 +66,12 @@ class Life {
   unsigned dumps = 0;
 
  private:
-  uint64_t some(uint64_t most) { return random_() % 16 == 0 ? random_() % (16 * most) : random_() % most; }
+  uint64_t some(uint64_t most) {
+    return random_() % 16 == 0 ? random_() % (16 * most) : random_() % most;
+  }
   bool same(unsigned got, unsigned wanted) {
-    EXPECT_EQ(got, wanted) << "at " << now_ << " ns, heap " << heap_ << ", allocated " << model_.total;
+    EXPECT_EQ(got, wanted) << "at " << now_ << " ns, heap " << heap_ << ", allocated "
+                           << model_.total;
     if (wanted != 0) dumps++;
     return got == wanted;
   }
@@ -79,7 +83,8 @@ class Life {
     uint64_t by = some(4 * MiB);
     heap_ = random_() % 3 == 0 ? heap_ - (by < heap_ ? by : heap_) : heap_ + by;
     in_use_ = random_() % (heap_ + 1);
-    return same(rules_.heap_is(heap_), model_.heap_is(heap_)) && same(rules_.in_use_is(in_use_), model_.in_use_is(in_use_));
+    return same(rules_.heap_is(heap_), model_.heap_is(heap_)) &&
+           same(rules_.in_use_is(in_use_), model_.in_use_is(in_use_));
   }
   bool sleep() {
     now_ += some(2 * kSecond_ns);
@@ -106,9 +111,11 @@ class Life {
         break;
     }
     bool any = false;
-    for (const Model::Mark& mark : {model_.alloc, model_.in_use, model_.growth, model_.time}) any |= mark.interval != 0;
+    for (const Model::Mark& mark : {model_.alloc, model_.in_use, model_.growth, model_.time})
+      any |= mark.interval != 0;
     EXPECT_EQ(rules_.any(), any);
-    uint64_t next = model_.time.interval != 0 ? model_.time.base + model_.time.interval : UINT64_MAX;
+    uint64_t next =
+        model_.time.interval != 0 ? model_.time.base + model_.time.interval : UINT64_MAX;
     EXPECT_EQ(rules_.next_time_ns(), next);
     return rules_.any() == any && rules_.next_time_ns() == next;
   }
@@ -123,7 +130,8 @@ TEST(DumpRules, AreTheModels) {
   unsigned seed = seed_for_test(), dumps = 0;
   for (unsigned life = 0; life < 200; life++) {
     Life one(seed + life);
-    for (int i = 0; i < 5000; i++) ASSERT_TRUE(one.step()) << "SEEMALLOC_SEED=" << seed + life << ", step " << i;
+    for (int i = 0; i < 5000; i++)
+      ASSERT_TRUE(one.step()) << "SEEMALLOC_SEED=" << seed + life << ", step " << i;
     dumps += one.dumps;
   }
   EXPECT_GT(dumps, 1000u) << "a test in which nothing is due proves nothing";
@@ -137,7 +145,9 @@ TEST(DumpRules, LargestNumbersAreNeverReached) {
   rules.set_time_interval(UINT64_MAX, 1000);
   EXPECT_TRUE(rules.any());
   constexpr uint64_t kLarge = UINT64_MAX - 2;
-  EXPECT_EQ(rules.allocated(kLarge) | rules.in_use_is(kLarge) | rules.heap_is(kLarge) | rules.time_is(kLarge), 0u);
+  EXPECT_EQ(rules.allocated(kLarge) | rules.in_use_is(kLarge) | rules.heap_is(kLarge) |
+                rules.time_is(kLarge),
+            0u);
 }
 
 TEST(DumpRules, ThreadsTogether) {
@@ -160,8 +170,8 @@ TEST(DumpRules, ThreadsTogether) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Each time it is due, at least an interval has passed, and at most one plus the bytes that the threads add at the
-  // same time.
+  // Each time it is due, at least an interval has passed, and at most one plus the bytes that the
+  // threads add at the same time.
   for (uint64_t dumps : {by_bytes.load(), by_growth.load()}) {
     EXPECT_LE(dumps, total / kInterval);
     EXPECT_GE(dumps, total / (kInterval + kThreads * kMost) - 1);

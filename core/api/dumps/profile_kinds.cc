@@ -11,14 +11,18 @@ constexpr ProfileKind kProfileKinds[] = {
     {"allocs", "all blocks that were allocated, by stack", allocs_profile},
     {"peak", "blocks in use when most bytes were", peak_profile},
     {"since", "what the heap profile has more or less than at the baseline", since_profile},
-    {"churn", "allocations, bytes asked for, copies by realloc, blocks freed within 10 ms", churn_profile},
+    {"churn", "allocations, bytes asked for, copies by realloc, blocks freed within 10 ms",
+     churn_profile},
     {"lifetime", "how long blocks lived, and by whom they were freed", lifetime_profile},
     {"deaths", "where blocks were freed, by where they were allocated", deaths_profile},
     {"threads", "blocks in use, by stack and by the thread that allocated them", threads_profile},
-    {"remote", "blocks that another thread than the one that allocated them has freed", remote_free_profile},
+    {"remote", "blocks that another thread than the one that allocated them has freed",
+     remote_free_profile},
     {"growth", "who made the heap grow from the system", growth_profile},
-    {"pools", "blocks of the memory pools that the program reports, by pool and stack", pool_profile},
-    {"fragmentation", "free memory in half-empty spans, by the stacks of the blocks that pin them", fragmentation_profile},
+    {"pools", "blocks of the memory pools that the program reports, by pool and stack",
+     pool_profile},
+    {"fragmentation", "free memory in half-empty spans, by the stacks of the blocks that pin them",
+     fragmentation_profile},
     {"cpu", "CPU time, as far as it has been profiled: by now, or the last time", cpu_profile},
 };
 }  // namespace
@@ -38,6 +42,8 @@ void list_profile_kinds(Text& out) {
   }
 }
 
-void give_back(const ProfileBytes& profile) { os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport); }
+void give_back(const ProfileBytes& profile) {
+  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
+}
 
 }  // namespace seemalloc

@@ -1,4 +1,5 @@
-// The list of profile kinds: those that `profile KIND` on the socket, files and seemalloc_profile_dump_kind() accept.
+// The list of profile kinds: those that `profile KIND` on the socket, files and
+// seemalloc_profile_dump_kind() accept.
 //
 // Threads: any. The kinds also exist in the library without a profiler, but cannot be taken there.
 #pragma once

@@ -1,6 +1,7 @@
-// prctl, syscall, capset, unshare and setns, as the program and its libraries call them: a seccomp filter that they
-// install is noticed before it is in force (core/os/process/sandbox.h), and the helper thread is ended during a call
-// that requires a process with one thread. All other calls go to the next function. Bare system calls are not seen.
+// prctl, syscall, capset, unshare and setns, as the program and its libraries call them: a seccomp
+// filter that they install is noticed before it is in force (core/os/process/sandbox.h), and the
+// helper thread is ended during a call that requires a process with one thread. All other calls go
+// to the next function. Bare system calls are not seen.
 
 #include <errno.h>
 
@@ -20,15 +21,16 @@ using Prctl = int (*)(int option, long a, long b, long c, long d);
 using TwoArguments = int (*)(long a, long b);  // capset, unshare (any second argument), setns
 constinit NextFunction<Syscall> next_syscall(os::plain_syscall);
 constinit NextFunction<Prctl> next_prctl(os::plain_prctl);
-constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare), next_setns(os::plain_setns);
+constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare),
+    next_setns(os::plain_setns);
 
 int call_apart(const NextFunction<TwoArguments>& next, long a, long b) {
   HelperAside aside(HelperAside::kIfAlone);
   return next.get()(a, b);
 }
 
-// Called before a call that may install a filter. A filter of the program's only thread counts as one for the whole
-// process.
+// Called before a call that may install a filter. A filter of the program's only thread counts as
+// one for the whole process.
 void before(const os::FilterCall& call) {
   if (!call.installs) return;
   int saved_errno = errno;
@@ -45,7 +47,8 @@ void after(const os::FilterCall& call, long result) {
   errno = saved_errno;
 }
 
-[[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d, long e, long f) {
+[[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d,
+                                                       long e, long f) {
   HelperAside aside(os::is_of_one_thread(number, a) ? HelperAside::kIfAlone : HelperAside::kNever);
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
@@ -55,7 +58,8 @@ void after(const os::FilterCall& call, long result) {
 }
 
 [[maybe_unused]] SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
-  HelperAside aside(os::is_of_one_thread_option(option) ? HelperAside::kIfAlone : HelperAside::kNever);
+  HelperAside aside(os::is_of_one_thread_option(option) ? HelperAside::kIfAlone
+                                                        : HelperAside::kNever);
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
   int result = next_prctl.get()(option, a, b, c, d);
@@ -80,23 +84,29 @@ void find_next_filter_calls() {
 }  // namespace seemalloc
 
 #ifndef SEEMALLOC_FAULT_INJECTION
-// The C library declares these functions with "...", but their arguments are passed in the same registers. Weak: a
-// static program's own functions win. The last calls are tail calls: the next function finds the stack and the
-// registers as the caller left them.
+// The C library declares these functions with "...", but their arguments are passed in the same
+// registers. Weak: a static program's own functions win. The last calls are tail calls: the next
+// function finds the stack and the registers as the caller left them.
 extern "C" {
-__attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+__attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b,
+                                                                    long c, long d, long e,
+                                                                    long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_call(number))) return seemalloc::noted_syscall(number, a, b, c, d, e, f);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_call(number)))
+    return seemalloc::noted_syscall(number, a, b, c, d, e, f);
   return seemalloc::next_syscall.get()(number, a, b, c, d, e, f);
 }
 
-__attribute__((visibility("default"), weak)) int seemalloc_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
+__attribute__((visibility("default"), weak)) int seemalloc_prctl(int option, long a, long b, long c,
+                                                                 long d) __asm__("prctl");
 int seemalloc_prctl(int option, long a, long b, long c, long d) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_option(option))) return seemalloc::noted_prctl(option, a, b, c, d);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_option(option)))
+    return seemalloc::noted_prctl(option, a, b, c, d);
   return seemalloc::next_prctl.get()(option, a, b, c, d);
 }
 
-__attribute__((visibility("default"), weak)) int seemalloc_capset(void* header, const void* data) __asm__("capset");
+__attribute__((visibility("default"), weak)) int seemalloc_capset(
+    void* header, const void* data) __asm__("capset");
 int seemalloc_capset(void* header, const void* data) {
   return seemalloc::noted_capset(reinterpret_cast<long>(header), reinterpret_cast<long>(data));
 }

@@ -1,11 +1,11 @@
-// fork and __register_atfork (which pthread_atfork calls), for the calls of the program and its libraries. The two
-// functions take turns, and signals that can wait are blocked until the call is over (core/api/malloc/fork.h): in a
-// process of several threads glibc's fork holds a lock around its handlers, and a fork in a signal handler during that
-// time would wait for the lock for ever. Calls inside the C library and calls of static programs do not reach these
-// functions.
+// fork and __register_atfork (which pthread_atfork calls), for the calls of the program and its
+// libraries. The two functions take turns, and signals that can wait are blocked until the call is
+// over (core/api/malloc/fork.h): in a process of several threads glibc's fork holds a lock around
+// its handlers, and a fork in a signal handler during that time would wait for the lock for ever.
+// Calls inside the C library and calls of static programs do not reach these functions.
 //
-// CPython 3.12 and later counts the process's threads after each fork, and warns if there are several. In a CPython
-// process of one thread there is no helper thread during the fork.
+// CPython 3.12 and later counts the process's threads after each fork, and warns if there are
+// several. In a CPython process of one thread there is no helper thread during the fork.
 #include <errno.h>
 #include <unistd.h>
 
@@ -45,7 +45,8 @@ pid_t fork_in_turn() {
 
 bool threads_are_counted() {
   constexpr unsigned long kFirstThatCounts = 0x030C0000;
-  return SEEMALLOC_UNLIKELY(&Py_Version != nullptr) && Py_Version >= kFirstThatCounts && helper_is_only_other_thread() && may_lock();
+  return SEEMALLOC_UNLIKELY(&Py_Version != nullptr) && Py_Version >= kFirstThatCounts &&
+         helper_is_only_other_thread() && may_lock();
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ SEEMALLOC_EXPORT pid_t fork() noexcept {
   return result;
 }
 
-SEEMALLOC_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept {
+SEEMALLOC_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(),
+                                       void* library) noexcept {
   return seemalloc::register_in_turn(prepare, parent, child, library);
 }
 

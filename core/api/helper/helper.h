@@ -1,9 +1,10 @@
 // The helper thread: serves the control socket and returns free memory while the program is idle.
 //
-// Started when the heap has grown, from a slow path that holds none of our locks. The C library does not know of this
-// thread: the code that it runs keeps the rules of core/os/runtime/bare_thread.h.
-// Without it (option `helper` off, or thread refused) slow paths purge, and there is no socket. After fork the child
-// starts its own.
+// Started when the heap has grown, from a slow path that holds none of our locks. The C library
+// does not know of this thread: the code that it runs keeps the rules of
+// core/os/runtime/bare_thread.h.
+// Without it (option `helper` off, or thread refused) slow paths purge, and there is no socket.
+// After fork the child starts its own.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,18 @@
 
 namespace seemalloc {
 
-// end_helper_before_filter: called before a seccomp filter for all threads is installed. The helper thread ends, and no
-// other starts. filter_did_not_come: called after the kernel has refused the filter. A helper thread may start again.
+// end_helper_before_filter: called before a seccomp filter for all threads is installed. The helper
+// thread ends, and no other starts. filter_did_not_come: called after the kernel has refused the
+// filter. A helper thread may start again.
 void end_helper_before_filter();
 void filter_did_not_come();
 // Whether the helper thread and the calling thread are the only threads of the process.
 bool helper_is_only_other_thread();
-// helper_steps_aside: called before a call that requires the process to have one thread, or that changes credentials
-// that the helper thread would keep. The helper thread ends, and none starts until helper_comes_back(), which must
-// follow if this returns true. helper_comes_back starts a helper thread if one has ended; it has the credentials and
-// namespaces of the calling thread. It starts after `pause_ns` at the earliest, and later if such calls are very
-// frequent.
+// helper_steps_aside: called before a call that requires the process to have one thread, or that
+// changes credentials that the helper thread would keep. The helper thread ends, and none starts
+// until helper_comes_back(), which must follow if this returns true. helper_comes_back starts a
+// helper thread if one has ended; it has the credentials and namespaces of the calling thread. It
+// starts after `pause_ns` at the earliest, and later if such calls are very frequent.
 bool helper_steps_aside();
 void helper_comes_back(uint64_t pause_ns = 0);
 

@@ -1,5 +1,5 @@
-// HelperAside: there is no helper thread while this object exists, so that a call that changes credentials or
-// namespaces affects all threads. Keeps errno.
+// HelperAside: there is no helper thread while this object exists, so that a call that changes
+// credentials or namespaces affects all threads. Keeps errno.
 #pragma once
 
 #include <errno.h>
@@ -10,8 +10,8 @@ namespace seemalloc {
 
 class HelperAside {
  public:
-  // kIfAlone is for calls that affect the calling thread only: if the program has other threads, they keep their
-  // credentials, and so does the helper thread.
+  // kIfAlone is for calls that affect the calling thread only: if the program has other threads,
+  // they keep their credentials, and so does the helper thread.
   enum When { kNever, kIfAlone, kAlways };
   explicit HelperAside(When when) : is_away_(when != kNever && steps_aside(when)) {}
   HelperAside(const HelperAside&) = delete;

@@ -1,7 +1,8 @@
-// setuid and similar functions, for the calls of the program and its libraries. The C library makes these system calls
-// in each thread that it knows of, which excludes the helper thread. So the helper thread ends before the call, and
-// starts again afterwards with the new credentials of the caller. Only in the shared libraries: a static program has no
-// second function of the same name to call, and its helper thread detects the change (core/api/helper/helper.cc).
+// setuid and similar functions, for the calls of the program and its libraries. The C library makes
+// these system calls in each thread that it knows of, which excludes the helper thread. So the
+// helper thread ends before the call, and starts again afterwards with the new credentials of the
+// caller. Only in the shared libraries: a static program has no second function of the same name to
+// call, and its helper thread detects the change (core/api/helper/helper.cc).
 #include <errno.h>
 
 #include <string_view>
@@ -12,17 +13,21 @@
 namespace seemalloc {
 namespace {
 
-// The C library declares these with one to three arguments of 32 or 64 bits, which are passed in the same registers.
+// The C library declares these with one to three arguments of 32 or 64 bits, which are passed in
+// the same registers.
 using IdentityCall = int (*)(long a, long b, long c);
 
-// setfsuid and setfsgid affect the calling thread only; the C library makes all other calls in each thread.
+// setfsuid and setfsgid affect the calling thread only; the C library makes all other calls in each
+// thread.
 constexpr struct {
   const char* name;
   HelperAside::When when;
-} kCalls[] = {{"setuid", HelperAside::kAlways},    {"setgid", HelperAside::kAlways},    {"seteuid", HelperAside::kAlways},
-              {"setegid", HelperAside::kAlways},   {"setreuid", HelperAside::kAlways},  {"setregid", HelperAside::kAlways},
-              {"setresuid", HelperAside::kAlways}, {"setresgid", HelperAside::kAlways}, {"setgroups", HelperAside::kAlways},
-              {"initgroups", HelperAside::kAlways}, {"setfsuid", HelperAside::kIfAlone}, {"setfsgid", HelperAside::kIfAlone}};
+} kCalls[] = {{"setuid", HelperAside::kAlways},    {"setgid", HelperAside::kAlways},
+              {"seteuid", HelperAside::kAlways},   {"setegid", HelperAside::kAlways},
+              {"setreuid", HelperAside::kAlways},  {"setregid", HelperAside::kAlways},
+              {"setresuid", HelperAside::kAlways}, {"setresgid", HelperAside::kAlways},
+              {"setgroups", HelperAside::kAlways}, {"initgroups", HelperAside::kAlways},
+              {"setfsuid", HelperAside::kIfAlone}, {"setfsgid", HelperAside::kIfAlone}};
 constexpr unsigned kCount = sizeof(kCalls) / sizeof(kCalls[0]);
 constinit NextFunction<IdentityCall> next_calls[kCount];
 
@@ -50,9 +55,12 @@ int call_apart(unsigned number, long a, long b, long c) {
 }  // namespace
 }  // namespace seemalloc
 
-#define SEEMALLOC_IDENTITY_CALL(name)                                                                            \
-  extern "C" __attribute__((visibility("default"))) int seemalloc_##name(long a, long b, long c) __asm__(#name); \
-  int seemalloc_##name(long a, long b, long c) { return seemalloc::call_apart(seemalloc::number_of(#name), a, b, c); }
+#define SEEMALLOC_IDENTITY_CALL(name)                                                            \
+  extern "C" __attribute__((visibility("default"))) int seemalloc_##name(long a, long b,         \
+                                                                         long c) __asm__(#name); \
+  int seemalloc_##name(long a, long b, long c) {                                                 \
+    return seemalloc::call_apart(seemalloc::number_of(#name), a, b, c);                          \
+  }
 SEEMALLOC_IDENTITY_CALL(setuid)
 SEEMALLOC_IDENTITY_CALL(setgid)
 SEEMALLOC_IDENTITY_CALL(seteuid)

@@ -1,5 +1,5 @@
-// The parts of the C library's calls around the fast paths, for all their names (malloc.cc, core/compat). No call here
-// leaves this library, even if another library defines malloc.
+// The parts of the C library's calls around the fast paths, for all their names (malloc.cc,
+// core/compat). No call here leaves this library, even if another library defines malloc.
 //
 // Threads: any.
 #pragma once
@@ -51,7 +51,8 @@ inline void* resize_array(void* p, size_t count, size_t each) {
   return resize(p, bytes);
 }
 
-// Like glibc: rounds an alignment that is not a power of two up to one, and fails if that is impossible.
+// Like glibc: rounds an alignment that is not a power of two up to one, and fails if that is
+// impossible.
 inline void* new_aligned_to(size_t alignment, size_t bytes) {
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
@@ -69,8 +70,10 @@ SEEMALLOC_NOINLINE inline int new_aligned_slow(void** out, size_t alignment, siz
 }
 
 SEEMALLOC_ALWAYS_INLINE int new_aligned_to(void** out, size_t alignment, size_t bytes) {
-  if (SEEMALLOC_UNLIKELY(!is_power_of_two(alignment) || alignment % sizeof(void*) != 0)) return EINVAL;
-  Block* block = is_small(bytes, alignment) ? take_listed(heap::aligned_class_of(bytes, alignment)) : nullptr;
+  if (SEEMALLOC_UNLIKELY(!is_power_of_two(alignment) || alignment % sizeof(void*) != 0))
+    return EINVAL;
+  Block* block =
+      is_small(bytes, alignment) ? take_listed(heap::aligned_class_of(bytes, alignment)) : nullptr;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return new_aligned_slow(out, alignment, bytes);
   *out = block;
   return 0;
@@ -88,6 +91,8 @@ inline void* new_pages(size_t bytes) {
 
 inline void* new_page_aligned(size_t bytes) { return allocate_aligned(bytes, os::page_bytes()); }
 
-inline size_t usable(const void* p) { return p == nullptr ? 0 : usable_bytes(const_cast<void*>(p)); }
+inline size_t usable(const void* p) {
+  return p == nullptr ? 0 : usable_bytes(const_cast<void*>(p));
+}
 
 }  // namespace seemalloc

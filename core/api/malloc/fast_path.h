@@ -1,11 +1,11 @@
-// The fast paths of malloc and free. Each leaves for a slow path through a single test: malloc where a list ends, free
-// where the span's owner is not this thread's heap.
+// The fast paths of malloc and free. Each leaves for a slow path through a single test: malloc
+// where a list ends, free where the span's owner is not this thread's heap.
 //
 // Included by malloc.cc and operators.cc. Budget: malloc ≤ 15 instructions, free ≤ 20 for 64 B.
 #pragma once
 
-#include "core/api/malloc/slow_path.h"
 #include <arch_pop.h>
+#include "core/api/malloc/slow_path.h"
 #include "core/base/compiler.h"
 #include "core/heap/slow_paths/owner_paths.h"
 #include "core/heap/thread/size_class.h"
@@ -22,8 +22,10 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
 }
 
 SEEMALLOC_ALWAYS_INLINE void* allocate(size_t bytes) {
-  if (SEEMALLOC_LIKELY(bytes <= heap::kSmallestTableMax)) return allocate_from(heap::kTinyTable[(bytes + 7) / 8], bytes);
-  if (bytes <= heap::kMaxSmallBytes) return allocate_from(heap::kSmallTable[(bytes + 127) / 128], bytes);
+  if (SEEMALLOC_LIKELY(bytes <= heap::kSmallestTableMax))
+    return allocate_from(heap::kTinyTable[(bytes + 7) / 8], bytes);
+  if (bytes <= heap::kMaxSmallBytes)
+    return allocate_from(heap::kSmallTable[(bytes + 127) / 128], bytes);
   return allocate_large_slow(bytes);
 }
 

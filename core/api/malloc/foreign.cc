@@ -17,27 +17,31 @@ namespace {
 
 // The two words in front of a block of glibc's malloc.
 struct Chunk {
-  size_t before;  // the size of the previous chunk if that is free; in a mapped chunk: its offset in the mapping
-  size_t size;    // with three flags
+  // The size of the previous chunk if that is free; in a mapped chunk: its offset in the mapping.
+  size_t before;
+  size_t size;  // with three flags
 };
 constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
 constexpr size_t kLeastChunkBytes = 32;
 
 bool read_chunk(uintptr_t at, Chunk* chunk) {
   if (!os::can_read(at) || !os::can_read(at + sizeof(size_t))) return false;
-  auto word = [at](size_t i) { return __atomic_load_n(reinterpret_cast<const size_t*>(at) + i, __ATOMIC_RELAXED); };
+  auto word = [at](size_t i) {
+    return __atomic_load_n(reinterpret_cast<const size_t*>(at) + i, __ATOMIC_RELAXED);
+  };
   *chunk = {word(0), word(1)};
   return true;
 }
 
 bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
   size_t page = os::page_bytes();
-  return (chunk.size & (kOtherArena | kPreviousInUse)) == 0 && chunk.before < at && (at - chunk.before) % page == 0 &&
-         (bytes + chunk.before) % page == 0;
+  return (chunk.size & (kOtherArena | kPreviousInUse)) == 0 && chunk.before < at &&
+         (at - chunk.before) % page == 0 && (bytes + chunk.before) % page == 0;
 }
 
-// The heaps of an arena other than the main one are 64 MiB each (other sizes with glibc.malloc.hugetlb), and aligned to
-// their size. Each begins with the address of its arena, which is in the arena's first heap.
+// The heaps of an arena other than the main one are 64 MiB each (other sizes with
+// glibc.malloc.hugetlb), and aligned to their size. Each begins with the address of its arena,
+// which is in the arena's first heap.
 bool has_arena(uintptr_t at) {
   for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
     uintptr_t heap = round_down(at, heap_bytes);
@@ -48,7 +52,8 @@ bool has_arena(uintptr_t at) {
   return false;
 }
 
-// True when the memory around p looks like an allocated chunk of glibc's malloc. glibc's own checks are not stricter.
+// True when the memory around p looks like an allocated chunk of glibc's malloc. glibc's own checks
+// are not stricter.
 bool looks_like_glibc_block(const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p);
   Chunk chunk, next;
@@ -59,7 +64,8 @@ bool looks_like_glibc_block(const void* p) {
   if (bytes < kLeastChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
   if ((chunk.size & kMapped) != 0) return is_mapping(at, chunk, bytes);
   if (!read_chunk(at + bytes, &next)) return false;
-  if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0) return false;
+  if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0)
+    return false;
   return (chunk.size & kOtherArena) == 0 || has_arena(at);
 }
 
@@ -67,13 +73,16 @@ bool looks_like_glibc_block(const void* p) {
 bool might_be_a_block(const void* p) {
   FixedText<16> file;
   os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
-  return place == os::Place::kAnonymous || place == os::Place::kCHeap || place == os::Place::kUnknown;
+  return place == os::Place::kAnonymous || place == os::Place::kCHeap ||
+         place == os::Place::kUnknown;
 }
 
-bool option_is(options::Foreign value) { return options::get(options::Id::foreign) == static_cast<uint64_t>(value); }
+bool option_is(options::Foreign value) {
+  return options::get(options::Id::foreign) == static_cast<uint64_t>(value);
+}
 
-// Set while the thread is in a function of the unknown allocator. If that allocator passes a pointer on, it comes back
-// to us.
+// Set while the thread is in a function of the unknown allocator. If that allocator passes a
+// pointer on, it comes back to us.
 constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
 
 // The allocator that the block belongs to; null if no known one does.

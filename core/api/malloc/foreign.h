@@ -1,9 +1,11 @@
-// Pointers that were not allocated by seemalloc: blocks of another allocator (next_allocator.h), and invalid pointers.
+// Pointers that were not allocated by seemalloc: blocks of another allocator (next_allocator.h),
+// and invalid pointers.
 //
-// A block is passed to its allocator: to glibc's if the memory around it looks like an allocated chunk; to the unknown
-// allocator if the memory may be a block at all. Any other pointer ends the program, as with glibc, with one line that
-// describes the memory it points to. foreign:report prints the line and lets the program continue. With foreign:fatal
-// another allocator's block ends the program, too.
+// A block is passed to its allocator: to glibc's if the memory around it looks like an allocated
+// chunk; to the unknown allocator if the memory may be a block at all. Any other pointer ends the
+// program, as with glibc, with one line that describes the memory it points to. foreign:report
+// prints the line and lets the program continue. With foreign:fatal another allocator's block ends
+// the program, too.
 // Threads: any.
 #pragma once
 

@@ -20,8 +20,8 @@
 #include "core/os/runtime/scratch.h"
 #include "core/pages/page_heap/page_heap.h"
 
-// glibc's recursive lock of its list of streams. In a process of several threads, glibc's fork takes it after the
-// prepare handlers, and reinitialises it in the child.
+// glibc's recursive lock of its list of streams. In a process of several threads, glibc's fork
+// takes it after the prepare handlers, and reinitialises it in the child.
 extern "C" __attribute__((weak)) void _IO_list_lock();
 extern "C" __attribute__((weak)) void _IO_list_unlock();
 extern "C" __attribute__((weak)) void _IO_list_resetlock();
@@ -41,8 +41,8 @@ struct Fork {
 };
 constinit thread_local Fork now;
 
-// The number of forks in progress; negative: the number of registrations. Changed by compare and exchange only: from 0,
-// or from a number of the same sign.
+// The number of forks in progress; negative: the number of registrations. Changed by compare and
+// exchange only: from 0, or from a number of the same sign.
 std::atomic<int> turns{0};
 // The kind of turn in which the calling thread is counted, or 0.
 constinit thread_local int counted_turn = 0;
@@ -53,7 +53,9 @@ bool enter(int kind) {
   for (unsigned pauses = 0;; pauses++) {
     int now_inside = turns.load(std::memory_order_relaxed);
     while (now_inside == 0 || (now_inside > 0) == (kind > 0)) {
-      if (turns.compare_exchange_weak(now_inside, now_inside + kind, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+      if (turns.compare_exchange_weak(now_inside, now_inside + kind, std::memory_order_acquire,
+                                      std::memory_order_relaxed))
+        return true;
     }
     if (pauses == kMostPauses || !os::can_pause()) return false;
     os::pause(kPause_ns);
@@ -62,15 +64,16 @@ bool enter(int kind) {
 
 bool has_one_thread() { return &__libc_single_threaded != nullptr && __libc_single_threaded != 0; }
 
-// A child of a process with one thread keeps the lock's state: the code that a signal handler has interrupted (fflush)
-// may hold it.
+// A child of a process with one thread keeps the lock's state: the code that a signal handler has
+// interrupted (fflush) may hold it.
 void lock_streams() {
-  now.holds_streams = _IO_list_lock != nullptr && _IO_list_unlock != nullptr && _IO_list_resetlock != nullptr && !has_one_thread();
+  now.holds_streams = _IO_list_lock != nullptr && _IO_list_unlock != nullptr &&
+                      _IO_list_resetlock != nullptr && !has_one_thread();
   if (now.holds_streams) _IO_list_lock();
 }
 
-// In the child glibc has already reinitialised the lock; before 2.34, not if the process had one thread. Doing so again
-// does no harm, but unlocking might.
+// In the child glibc has already reinitialised the lock; before 2.34, not if the process had one
+// thread. Doing so again does no harm, but unlocking might.
 void unlock_streams(bool in_child) {
   if (!now.holds_streams) return;
   now.holds_streams = false;
@@ -142,6 +145,8 @@ ForkTurn::~ForkTurn() {
   os::restore_signal_mask(signals_before_);
 }
 
-void install_fork_handlers() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
+void install_fork_handlers() {
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
 
 }  // namespace seemalloc

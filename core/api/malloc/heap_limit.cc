@@ -16,8 +16,9 @@ namespace {
   os::Scratch<FixedText<900>> scratch;
   if (!scratch) fatal_text("heap_limit reached");
   Text& line = *scratch;
-  line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
-       << " in use, " << bytes << " more requested; ";
+  line << "heap_limit of " << options::get(options::Id::heap_limit)
+       << " bytes reached: " << pages::backing.total_bytes() << " in use, " << bytes
+       << " more requested; ";
   dump_at_limit(line);
   fatal_text(line.c_str());
 }
@@ -39,7 +40,8 @@ bool Attempt::is_hopeless(size_t bytes) const {
 }
 
 void Attempt::failed(size_t bytes) const {
-  bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
+  bool wanted = options::get(options::Id::heap_limit_action) ==
+                static_cast<uint64_t>(options::LimitAction::kAbort);
   if (may_fail) return;
   if (!wanted || !limit_refused()) return dump_after_failure();
   // Other threads, and the program's own SIGABRT handler, get null meanwhile.

@@ -35,13 +35,16 @@ namespace {
 
 void set(const char* name, const std::string& value) {
   FixedText<256> problem;
-  ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone) << problem.c_str();
+  ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone)
+      << problem.c_str();
 }
 
 // Sets an option for the duration of a test.
 class Option {
  public:
-  Option(const char* name, size_t value, const char* after = "0") : name_(name), after_(after) { set(name, std::to_string(value)); }
+  Option(const char* name, size_t value, const char* after = "0") : name_(name), after_(after) {
+    set(name, std::to_string(value));
+  }
   ~Option() { set(name_, after_); }
 
  private:
@@ -203,11 +206,13 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
     set("heap_limit", std::to_string(before + 8 * MiB));
     fill(500, 100 * MiB);
   };
-  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT),
-              "seemalloc: heap_limit of [0-9]+ bytes reached: [0-9]+ in use, [0-9]+ more requested; heap profile: .*heap.pb");
+  EXPECT_EXIT(
+      pass_the_limit(), testing::KilledBySignal(SIGABRT),
+      "seemalloc: heap_limit of [0-9]+ bytes reached: [0-9]+ in use, [0-9]+ more requested; heap profile: .*heap.pb");
   unsigned profiles = 0;
   for (auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
-    if (entry.path().string().find("limit_test_" + std::to_string(getpid())) == std::string::npos) continue;
+    if (entry.path().string().find("limit_test_" + std::to_string(getpid())) == std::string::npos)
+      continue;
     profiles++;
     EXPECT_GT(std::filesystem::file_size(entry.path()), 100u);
     std::filesystem::remove(entry.path());
@@ -215,7 +220,8 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
   EXPECT_EQ(profiles, 1u);
   // If the profile cannot be written, the process still ends, and the message says so.
   set("dump_prefix", "/nowhere/at/all");
-  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more requested; no heap profile \\(errno 2\\)");
+  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT),
+              "more requested; no heap profile \\(errno 2\\)");
   // A signal handler that has interrupted a holder of one of our locks would wait for itself.
   set("dump_prefix", prefix);
   auto pass_it_in_a_handler = [&] {
@@ -223,13 +229,15 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
     count_held(+1);
     pass_the_limit();
   };
-  EXPECT_EXIT(pass_it_in_a_handler(), testing::KilledBySignal(SIGABRT), "more requested; no heap profile \\(errno 35\\)");
+  EXPECT_EXIT(pass_it_in_a_handler(), testing::KilledBySignal(SIGABRT),
+              "more requested; no heap profile \\(errno 35\\)");
   set("heap_limit_action", "fail");
   set("dump_prefix", "");
   set("sample", "512K");
 }
 
-// The live bytes are half of the limit all the time; the free memory is of another kind than the next request.
+// The live bytes are half of the limit all the time; the free memory is of another kind than the
+// next request.
 TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
   constexpr size_t kRoom = 32 * MiB, kBurst = 16 * MiB;
   size_t before = used_bytes();
@@ -237,7 +245,8 @@ TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
   uint64_t rounds = heap::pressure_statistics().rounds;
   Option delay("purge_delay", 600000, "1000");
   Option soft("heap_soft_limit", before + kRoom);
-  for (size_t each : {size_t{100}, 3 * MiB, size_t{5000}, 200 * KiB, size_t{30}, 2 * MiB, size_t{1000}, 5 * MiB}) {
+  for (size_t each : {size_t{100}, 3 * MiB, size_t{5000}, 200 * KiB, size_t{30}, 2 * MiB,
+                      size_t{1000}, 5 * MiB}) {
     std::vector<void*> blocks = fill(each, kBurst);
     EXPECT_EQ(blocks.size(), kBurst / each) << "it refuses nothing";
     most = std::max(most, pages::backing.total_bytes());
@@ -252,8 +261,8 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   Option soft("heap_soft_limit", before + 4 * MiB);
   std::vector<void*> blocks = fill(1000, 8 * MiB);
   uint64_t rounds = heap::pressure_statistics().rounds;
-  // Frees and allocates again: without growth nothing is returned, except by the helper thread, if it runs, at its
-  // pace.
+  // Frees and allocates again: without growth nothing is returned, except by the helper thread, if
+  // it runs, at its pace.
   for (int i = 0; i < 200000; i++) {
     size_t at = static_cast<size_t>(i) * 7919 % blocks.size();
     sm_free(blocks[at]);
@@ -268,10 +277,12 @@ TEST(Pressure, AReportOfStallsHasEverythingGivenBack) {
   Option delay("purge_delay", 600000, "1000");
   std::vector<void*> blocks = fill(1000, 16 * MiB);
   free_all(blocks);
-  uint64_t times = heap::pressure_statistics().times, bytes = heap::pressure_statistics().purged_bytes;
+  uint64_t times = heap::pressure_statistics().times,
+           bytes = heap::pressure_statistics().purged_bytes;
   heap::watch_pressure(false);
   EXPECT_EQ(heap::pressure_statistics().times, times);
-  // The helper thread may be checking at the same time; and the cost of earlier rounds is paid for by waiting.
+  // The helper thread may be checking at the same time; and the cost of earlier rounds is paid for
+  // by waiting.
   for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
     heap::watch_pressure(heap::pressure_statistics().times == times);
     os::pause(kMillisecond_ns);
@@ -285,12 +296,13 @@ void take(std::optional<heap::PressureTurn>& turn) {
   while (!turn->mine);
 }
 
-// The helper thread may be returning everything: in a cgroup of 260 MiB a burst filled the freed memory faster than
-// that, and more.
+// The helper thread may be returning everything: in a cgroup of 260 MiB a burst filled the freed
+// memory faster than that, and more.
 TEST(Limits, WhoGrowsWaitsForWhoLooks) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   bool looked = false;
-  for (int i = 0; i < 10 && !looked; i++) {  // on a busy machine a thread may wait longer than the check takes
+  // On a busy machine a thread may wait longer than the check takes.
+  for (int i = 0; i < 10 && !looked; i++) {
     pages::backing.set_next_look(0);
     std::thread grows;
     {
@@ -320,8 +332,8 @@ TEST(Limits, NobodyWaitsForHimself) {
   EXPECT_EQ(waits_of_looks(10), 0u);
 }
 
-// In the child that thread continues, and no other checks at the same time. Turns of other threads of the parent are
-// void.
+// In the child that thread continues, and no other checks at the same time. Turns of other threads
+// of the parent are void.
 TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
   sm_free(sm_malloc(1));  // the fork handlers are installed
   std::optional<heap::PressureTurn> turn;
@@ -348,8 +360,8 @@ TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
 // Other processes may have taken the free space, so the next growth must be noticed early.
 TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   void* p = sm_malloc(64 * MiB);
-  // The helper thread may be checking, because an earlier test has changed an option: its agreed value arrives at its
-  // end.
+  // The helper thread may be checking, because an earlier test has changed an option: its agreed
+  // value arrives at its end.
   size_t agreed = 0;
   for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
     if (i != 0) os::pause(kMillisecond_ns);

@@ -1,7 +1,7 @@
-// pthread_key_create, for the calls of the program and its libraries. A program may use all PTHREAD_KEYS_MAX keys: when
-// none is left, we delete our own key (core/api/malloc/process.h). A CPython that is loaded by dlopen creates a key
-// when it starts, and is detected by that. Only in the shared libraries: a static program has no second
-// pthread_key_create to call.
+// pthread_key_create, for the calls of the program and its libraries. A program may use all
+// PTHREAD_KEYS_MAX keys: when none is left, we delete our own key (core/api/malloc/process.h). A
+// CPython that is loaded by dlopen creates a key when it starts, and is detected by that. Only in
+// the shared libraries: a static program has no second pthread_key_create to call.
 #include <errno.h>
 #include <pthread.h>
 

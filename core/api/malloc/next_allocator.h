@@ -1,11 +1,12 @@
-// The other allocators of the process: glibc's own, and one that is loaded between this library and glibc.
+// The other allocators of the process: glibc's own, and one that is loaded between this library and
+// glibc.
 //
-// If our malloc is the process's, glibc's symbol table is changed in memory: its malloc, free and their family lead to
-// our functions. Otherwise programs that look them up with RTLD_DEEPBIND or by glibc's handle would pass our blocks to
-// glibc's free. Decision 0069.
+// If our malloc is the process's, glibc's symbol table is changed in memory: its malloc, free and
+// their family lead to our functions. Otherwise programs that look them up with RTLD_DEEPBIND or by
+// glibc's handle would pass our blocks to glibc's free. Decision 0069.
 //
-// Threads: any, after meet_other_allocators() has returned. That is called once, before the process can have a second
-// thread.
+// Threads: any, after meet_other_allocators() has returned. That is called once, before the process
+// can have a second thread.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,8 @@ void meet_other_allocators();
 
 // glibc's own functions, by their addresses from before the change.
 const OtherAllocator& glibc_allocator();
-// An allocator that cannot tell which blocks it owns: the first library between us and glibc that has a free.
+// An allocator that cannot tell which blocks it owns: the first library between us and glibc that
+// has a free.
 const OtherAllocator& unknown_allocator();
 
 }  // namespace seemalloc

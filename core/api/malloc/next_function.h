@@ -1,8 +1,8 @@
-// A function that this library defines in front of another one of the same name: the C library's, or an interposer's
-// between the two. This class finds the other one, which ours calls.
+// A function that this library defines in front of another one of the same name: the C library's,
+// or an interposer's between the two. This class finds the other one, which ours calls.
 //
-// Threads: any. A lookup takes the dynamic linker's lock, and may allocate. Not for signal handlers, nor under our
-// locks.
+// Threads: any. A lookup takes the dynamic linker's lock, and may allocate. Not for signal
+// handlers, nor under our locks.
 #pragma once
 
 #include <dlfcn.h>

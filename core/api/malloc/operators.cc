@@ -1,20 +1,22 @@
 // The C++ operators new and delete: the 20 replaceable ones of the standard.
 //
-// By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four
-// base operators: new and delete, with and without an alignment. A program may replace any of them. The rest must then
-// call the replacement. If none is replaced, each operator here goes straight to the heap: a call of another operator
-// would cost every program.
+// By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p),
+// and so on down to four base operators: new and delete, with and without an alignment. A program
+// may replace any of them. The rest must then call the replacement. If none is replaced, each
+// operator here goes straight to the heap: a call of another operator would cost every program.
 //
 // Invariants:
-//  1. Until it is known that no operator is replaced, the gate of an operator that has to call others is closed: no
-//     size is small (`gate`), and no page is in the window (Window::guarded_page_of). The gates are the limits that the
-//     fast path compares with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which calls
+//  1. Until it is known that no operator is replaced, the gate of an operator that has to call
+//     others is closed: no size is small (`gate`), and no page is in the window
+//     (Window::guarded_page_of). The gates are the limits that the fast path compares with anyway,
+//     so they cost no instruction. A closed gate leads to `..._outside`, which calls
 //     nothing_is_replaced().
-//  2. The set of replaced operators never changes: their addresses are bound when the library is loaded or linked.
+//  2. The set of replaced operators never changes: their addresses are bound when the library is
+//     loaded or linked.
 //
-// All are weak: in a static link the program's own operators win. The program brings the C++ runtime:
-// std::get_new_handler and the exception machinery are weak references, which are null in a C program. A C program
-// never calls these operators.
+// All are weak: in a static link the program's own operators win. The program brings the C++
+// runtime: std::get_new_handler and the exception machinery are weak references, which are null in
+// a C program. A C program never calls these operators.
 #include <arch_words.h>
 #include <dlfcn.h>
 
@@ -40,14 +42,14 @@ __asm__(
     ".weak _ZNSt9bad_allocD1Ev\n"
     ".weak _ZSt15get_new_handlerv\n");
 
-// A program that extracts this member from the archive also needs members that nothing here refers to. So their names
-// are put into the symbol table. No relocation uses them, so linkers do not complain if they are undefined. malloc: the
-// program and the C library then share one heap.
+// A program that extracts this member from the archive also needs members that nothing here refers
+// to. So their names are put into the symbol table. No relocation uses them, so linkers do not
+// complain if they are undefined. malloc: the program and the C library then share one heap.
 __asm__(".globl malloc\n");
 #ifdef SEEMALLOC_ARCHIVE
-// A weak reference extracts no member from libstdc++.a, so a static program might lack __cxa_throw. A strong reference
-// would not link in C (with --whole-archive). The members that define these two also define the weak ones above, in
-// libstdc++ and in libc++abi.
+// A weak reference extracts no member from libstdc++.a, so a static program might lack __cxa_throw.
+// A strong reference would not link in C (with --whole-archive). The members that define these two
+// also define the weak ones above, in libstdc++ and in libc++abi.
 __asm__(
     ".globl __cxa_rethrow\n"
     ".globl _ZNKSt9bad_alloc4whatEv\n");
@@ -69,7 +71,8 @@ void* seemalloc_new_array_aligned(size_t bytes, std::align_val_t a) OURS("_ZnamS
 void seemalloc_delete(void* p) noexcept OURS("_ZdlPv");
 void seemalloc_delete_array(void* p) noexcept OURS("_ZdaPv");
 void seemalloc_delete_aligned(void* p, std::align_val_t a) noexcept OURS("_ZdlPvSt11align_val_t");
-void seemalloc_delete_array_aligned(void* p, std::align_val_t a) noexcept OURS("_ZdaPvSt11align_val_t");
+void seemalloc_delete_array_aligned(void* p, std::align_val_t a) noexcept
+    OURS("_ZdaPvSt11align_val_t");
 }
 #undef OURS
 #pragma GCC diagnostic pop
@@ -84,14 +87,16 @@ namespace {
 constexpr size_t kUnaligned = 1;  // the operators without an alignment
 
 void* allocate_any(size_t bytes, size_t alignment) {
-  // Blocks of up to 8 bytes are aligned to 8: enough for any object of that size, not for a request for 16.
+  // Blocks of up to 8 bytes are aligned to 8: enough for any object of that size, not for a request
+  // for 16.
   return alignment <= sizeof(void*) ? allocate(bytes) : allocate_aligned(bytes, alignment);
 }
 
 // ---- out of memory ----
 
-// Our references are not bound to a C++ runtime that was loaded later with a library: it is looked up by name, and only
-// when memory is exhausted. A program with the archive has the runtime that it was linked with.
+// Our references are not bound to a C++ runtime that was loaded later with a library: it is looked
+// up by name, and only when memory is exhausted. A program with the archive has the runtime that it
+// was linked with.
 template <typename F>
 F find_runtime(F bound, [[maybe_unused]] const char* name) {
 #ifdef SEEMALLOC_ARCHIVE
@@ -114,7 +119,8 @@ F find_runtime(F bound, [[maybe_unused]] const char* name) {
   fatal("operator new: out of memory and no C++ runtime to throw", nullptr);
 }
 
-// Calls the program's new-handler until the allocation succeeds; throws when there is no handler (any more).
+// Calls the program's new-handler until the allocation succeeds; throws when there is no handler
+// (any more).
 SEEMALLOC_COLD void* new_slow(size_t bytes, size_t alignment) {
   auto* get_new_handler = find_runtime(&_ZSt15get_new_handlerv, "_ZSt15get_new_handlerv");
   for (;;) {
@@ -138,8 +144,8 @@ SEEMALLOC_COLD void* new_nothrow_slow(size_t bytes, size_t alignment) noexcept {
 
 // ---- from our heap, whichever operators are replaced ----
 //
-// `a` is empty or the alignment. An alignment that is not a power of two is refused without a call of the new-handler,
-// as in libstdc++.
+// `a` is empty or the alignment. An alignment that is not a power of two is refused without a call
+// of the new-handler, as in libstdc++.
 
 bool is_valid() { return true; }
 bool is_valid(align_val_t a) { return is_power_of_two(static_cast<size_t>(a)); }
@@ -163,8 +169,8 @@ SEEMALLOC_NOINLINE void* new_block_nothrow(size_t bytes, Alignment... a) noexcep
 
 enum class Replaced : uint8_t { kNotAsked, kNothing, kSomething };
 
-// The fast path takes sizes below these limits; zero: no size. In a cache line of its own, since it is hardly ever
-// written.
+// The fast path takes sizes below these limits; zero: no size. In a cache line of its own, since it
+// is hardly ever written.
 struct alignas(kCacheLineBytes) Gate {
   size_t tiny_end = 0;
   size_t small_end = 0;
@@ -178,8 +184,8 @@ bool leads_to(F* name, F* definition) {
   return name == definition;
 }
 
-// Whether the eight operators that others call are ours. Each name resolves to the program's own operator if it has
-// one.
+// Whether the eight operators that others call are ours. Each name resolves to the program's own
+// operator if it has one.
 bool leads_to_ours() {
   return leads_to<void*(size_t)>(&::operator new, &seemalloc_new) &&
          leads_to<void*(size_t)>(&::operator new[], &seemalloc_new_array) &&
@@ -187,8 +193,10 @@ bool leads_to_ours() {
          leads_to<void*(size_t, align_val_t)>(&::operator new[], &seemalloc_new_array_aligned) &&
          leads_to<void(void*) noexcept>(&::operator delete, &seemalloc_delete) &&
          leads_to<void(void*) noexcept>(&::operator delete[], &seemalloc_delete_array) &&
-         leads_to<void(void*, align_val_t) noexcept>(&::operator delete, &seemalloc_delete_aligned) &&
-         leads_to<void(void*, align_val_t) noexcept>(&::operator delete[], &seemalloc_delete_array_aligned);
+         leads_to<void(void*, align_val_t) noexcept>(&::operator delete,
+                                                     &seemalloc_delete_aligned) &&
+         leads_to<void(void*, align_val_t) noexcept>(&::operator delete[],
+                                                     &seemalloc_delete_array_aligned);
 }
 
 // Opens the gate for sizes if no operator is replaced. Any thread, any number of times.
@@ -251,7 +259,9 @@ SEEMALLOC_NOINLINE void* new_large(size_t bytes) {
   void* p = allocate_large_slow(bytes);
   return SEEMALLOC_LIKELY(p != nullptr) ? p : new_slow(bytes, kUnaligned);
 }
-SEEMALLOC_ALWAYS_INLINE void* new_base(size_t bytes) { return new_small<AllSmall, new_large, new_slow>(bytes); }
+SEEMALLOC_ALWAYS_INLINE void* new_base(size_t bytes) {
+  return new_small<AllSmall, new_large, new_slow>(bytes);
+}
 SEEMALLOC_ALWAYS_INLINE void* new_base(size_t bytes, align_val_t a) {
   return new_small<AllSmall, new_block<align_val_t>, new_slow>(bytes, a);
 }
@@ -292,7 +302,8 @@ SEEMALLOC_ALWAYS_INLINE void* new_array(size_t bytes, Alignment... a) {
 // The nothrow forms, which call the throwing operator of the same kind.
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_nothrow(size_t bytes, Alignment... a) {
-  return new_small<Gated, new_nothrow_outside<kIsArray, Alignment...>, new_nothrow_slow>(bytes, a...);
+  return new_small<Gated, new_nothrow_outside<kIsArray, Alignment...>, new_nothrow_slow>(bytes,
+                                                                                         a...);
 }
 
 // The forms that call delete[](p) or delete(p).
@@ -310,7 +321,9 @@ constexpr bool kSingle = false, kArray = true;
 void* call_new(size_t bytes) { return new_block(bytes); }
 void* call_new(size_t bytes, const nothrow_t&) noexcept { return new_block_nothrow(bytes); }
 void* call_new(size_t bytes, align_val_t a) { return new_block(bytes, a); }
-void* call_new(size_t bytes, align_val_t a, const nothrow_t&) noexcept { return new_block_nothrow(bytes, a); }
+void* call_new(size_t bytes, align_val_t a, const nothrow_t&) noexcept {
+  return new_block_nothrow(bytes, a);
+}
 
 }  // namespace seemalloc
 
@@ -324,10 +337,18 @@ EXPORTED void operator delete(void* p, align_val_t) noexcept { deallocate(p); }
 
 EXPORTED void* operator new[](size_t bytes) { return new_array(bytes); }
 EXPORTED void* operator new[](size_t bytes, align_val_t a) { return new_array(bytes, a); }
-EXPORTED void* operator new(size_t bytes, const nothrow_t&) noexcept { return new_nothrow<kSingle>(bytes); }
-EXPORTED void* operator new[](size_t bytes, const nothrow_t&) noexcept { return new_nothrow<kArray>(bytes); }
-EXPORTED void* operator new(size_t bytes, align_val_t a, const nothrow_t&) noexcept { return new_nothrow<kSingle>(bytes, a); }
-EXPORTED void* operator new[](size_t bytes, align_val_t a, const nothrow_t&) noexcept { return new_nothrow<kArray>(bytes, a); }
+EXPORTED void* operator new(size_t bytes, const nothrow_t&) noexcept {
+  return new_nothrow<kSingle>(bytes);
+}
+EXPORTED void* operator new[](size_t bytes, const nothrow_t&) noexcept {
+  return new_nothrow<kArray>(bytes);
+}
+EXPORTED void* operator new(size_t bytes, align_val_t a, const nothrow_t&) noexcept {
+  return new_nothrow<kSingle>(bytes, a);
+}
+EXPORTED void* operator new[](size_t bytes, align_val_t a, const nothrow_t&) noexcept {
+  return new_nothrow<kArray>(bytes, a);
+}
 
 EXPORTED void operator delete[](void* p) noexcept { delete_by<kSingle>(p); }
 EXPORTED void operator delete(void* p, size_t) noexcept { delete_by<kSingle>(p); }
@@ -336,6 +357,12 @@ EXPORTED void operator delete[](void* p, size_t) noexcept { delete_by<kArray>(p)
 EXPORTED void operator delete[](void* p, const nothrow_t&) noexcept { delete_by<kArray>(p); }
 EXPORTED void operator delete[](void* p, align_val_t a) noexcept { delete_by<kSingle>(p, a); }
 EXPORTED void operator delete(void* p, size_t, align_val_t a) noexcept { delete_by<kSingle>(p, a); }
-EXPORTED void operator delete(void* p, align_val_t a, const nothrow_t&) noexcept { delete_by<kSingle>(p, a); }
-EXPORTED void operator delete[](void* p, size_t, align_val_t a) noexcept { delete_by<kArray>(p, a); }
-EXPORTED void operator delete[](void* p, align_val_t a, const nothrow_t&) noexcept { delete_by<kArray>(p, a); }
+EXPORTED void operator delete(void* p, align_val_t a, const nothrow_t&) noexcept {
+  delete_by<kSingle>(p, a);
+}
+EXPORTED void operator delete[](void* p, size_t, align_val_t a) noexcept {
+  delete_by<kArray>(p, a);
+}
+EXPORTED void operator delete[](void* p, align_val_t a, const nothrow_t&) noexcept {
+  delete_by<kArray>(p, a);
+}

@@ -1,5 +1,6 @@
-// The functions of the operators and of glibc's views of the heap, for their second names (core/compat/tc_malloc.cc).
-// The first names may resolve to the program's own functions, which may call the second.
+// The functions of the operators and of glibc's views of the heap, for their second names
+// (core/compat/tc_malloc.cc). The first names may resolve to the program's own functions, which may
+// call the second.
 //
 // Threads: any.
 #pragma once

@@ -22,10 +22,13 @@
 #include "core/os/kernel/wait.h"
 #include "core/os/process/sandbox.h"
 
-// The C library's function. The plain name resolves to ours (key_calls_shared.cc) or to an interposer's.
+// The C library's function. The plain name resolves to ours (key_calls_shared.cc) or to an
+// interposer's.
 extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;
-// glibc's function for destructors of C++'s thread_local objects. It calls them before the destructors of keys.
-extern "C" __attribute__((weak)) int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library) noexcept;
+// glibc's function for destructors of C++'s thread_local objects. It calls them before the
+// destructors of keys.
+extern "C" __attribute__((weak)) int __cxa_thread_atexit_impl(void (*destructor)(void*),
+                                                              void* object, void* library) noexcept;
 extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 
 namespace seemalloc {
@@ -40,12 +43,13 @@ bool options_read = false;
 uint64_t loaded_ns = 0;
 pthread_key_t thread_key;
 std::atomic<bool> have_thread_key{false};
-// The number of threads that are setting the key's value. The key is not deleted while there are any.
+// The number of threads that are setting the key's value. The key is not deleted while there are
+// any.
 std::atomic<unsigned> key_users{0};
 
-// Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished
-// directs them to the central lists. May run twice, if an interposer allocates in start_process: the second time there
-// is no heap.
+// Runs after all C++ thread_local destructors. Other keys' destructors may still allocate:
+// thread_cache.finished directs them to the central lists. May run twice, if an interposer
+// allocates in start_process: the second time there is no heap.
 void thread_ends(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
@@ -55,15 +59,16 @@ void thread_ends(void* cache) {
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
-// The thread that is about to abort may hold its heap's lock: allocations of its handlers come from the central lists.
+// The thread that is about to abort may hold its heap's lock: allocations of its handlers come from
+// the central lists.
 void leave_heap() {
   heap::thread_cache = heap::ThreadCache{};
   heap::thread_cache.finished = true;
 }
 
-// In glibc each namespace of dlmopen numbers its keys from 0, but a thread's values are in one table: a plugin would
-// find our value under its own key of the same number. So ours is not the first key, but the last for which each thread
-// has storage without an allocation.
+// In glibc each namespace of dlmopen numbers its keys from 0, but a thread's values are in one
+// table: a plugin would find our value under its own key of the same number. So ours is not the
+// first key, but the last for which each thread has storage without an allocation.
 void make_thread_key() {
 #ifdef __GLIBC__
   constexpr pthread_key_t kLast = 31;
@@ -72,10 +77,12 @@ void make_thread_key() {
 #endif
   pthread_key_t keys[kLast + 1];
   unsigned count = 0;
-  while (count <= kLast && __pthread_key_create(&keys[count], thread_ends) == 0 && keys[count++] < kLast) {
+  while (count <= kLast && __pthread_key_create(&keys[count], thread_ends) == 0 &&
+         keys[count++] < kLast) {
   }
   if (count == 0) return;
-  if (count > 1 && keys[count - 1] > kLast) pthread_key_delete(keys[--count]);  // the program has taken that one
+  // The program has taken that one.
+  if (count > 1 && keys[count - 1] > kLast) pthread_key_delete(keys[--count]);
   thread_key = keys[--count];
   have_thread_key.store(true, std::memory_order_release);
   while (count > 0) pthread_key_delete(keys[--count]);
@@ -85,7 +92,8 @@ void read_environment() {
   read_foreign_options(environ, warn);
   constexpr const char kName[] = "SEEMALLOC_CONF=";
   for (char** variable = environ; *variable != nullptr; variable++) {
-    if (text_equal(*variable, sizeof(kName) - 1, kName)) options::parse(*variable + sizeof(kName) - 1, warn);
+    if (text_equal(*variable, sizeof(kName) - 1, kName))
+      options::parse(*variable + sizeof(kName) - 1, warn);
   }
   report_options_without_effect(warn);
 }
@@ -93,7 +101,8 @@ void read_environment() {
 void read_options_once() {
   if (options_read || environ == nullptr) return;
   options_read = true;
-  if (!os::is_privileged()) read_environment();  // otherwise the environment belongs to another user
+  // Otherwise the environment belongs to another user.
+  if (!os::is_privileged()) read_environment();
   auto sandbox = static_cast<options::Sandbox>(options::get(options::Id::sandbox));
   if (sandbox == options::Sandbox::kOn) os::limit_calls();
   if (sandbox == options::Sandbox::kOff) os::never_limit_calls();
@@ -142,19 +151,21 @@ void start_process() {
   make_thread_key();
 }
 
-// Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of
-// keys, whose allocations then come from the central lists. If even that is unavailable, other threads find the heap of
-// an ended thread: core/heap/maintenance/lost_threads.h.
+// Without a key (the program may use them all) the heap ends like a thread_local object: before the
+// destructors of keys, whose allocations then come from the central lists. If even that is
+// unavailable, other threads find the heap of an ended thread:
+// core/heap/maintenance/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
   key_users.fetch_add(1, std::memory_order_seq_cst);
   bool has_key = have_thread_key.load(std::memory_order_seq_cst);
   if (has_key) pthread_setspecific(thread_key, cache);
   key_users.fetch_sub(1, std::memory_order_release);
-  if (!has_key && __cxa_thread_atexit_impl != nullptr) __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
+  if (!has_key && __cxa_thread_atexit_impl != nullptr)
+    __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
 }
 
-// Fails if a user of the key does not finish: it may be the caller, below a function of the program in front of
-// pthread_setspecific.
+// Fails if a user of the key does not finish: it may be the caller, below a function of the program
+// in front of pthread_setspecific.
 bool give_thread_key_back() {
   if (!have_thread_key.exchange(false, std::memory_order_seq_cst)) return false;
   constexpr uint64_t kPause_ns = 100000;

@@ -1,7 +1,7 @@
 // The process's life: first use, thread ends, exit.
 //
-// Everything is constant-initialised; start_process() only reads options and installs parts that need libc.
-// Constructors and destructors of this library add the fork handlers and the exit work.
+// Everything is constant-initialised; start_process() only reads options and installs parts that
+// need libc. Constructors and destructors of this library add the fork handlers and the exit work.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,18 @@ namespace heap {
 struct ThreadCache;
 }
 
-// Called when the options have been read. Null except in libseemalloc_compat, whose option names report the values at
-// the start. Constructors of other libraries run before ours, and may change some.
+// Called when the options have been read. Null except in libseemalloc_compat, whose option names
+// report the values at the start. Constructors of other libraries run before ours, and may change
+// some.
 __attribute__((weak, visibility("hidden"))) void options_were_read();
 
-// Reads the options and starts sampling; once, at the first allocation. Any thread; cheap afterwards.
+// Reads the options and starts sampling; once, at the first allocation. Any thread; cheap
+// afterwards.
 void start_process();
 // Arranges that the calling thread's heap is released when it ends.
 void end_with_thread(heap::ThreadCache* cache);
-// Deletes our key, for a program that needs one more. False when we have none. Requires: the caller holds no lock of
-// this library.
+// Deletes our key, for a program that needs one more. False when we have none. Requires: the caller
+// holds no lock of this library.
 bool give_thread_key_back();
 // Called in the child of fork: the other threads that used the key are gone, and its uptime begins.
 void forget_process_in_child();

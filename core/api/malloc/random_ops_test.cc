@@ -1,6 +1,6 @@
-// Random operations of several threads against a model: every block is filled with its own pattern when it is allocated
-// and checked when it is resized or freed; threads exchange blocks through mailboxes. SEEMALLOC_SEED repeats a run,
-// SEEMALLOC_SECONDS makes it longer.
+// Random operations of several threads against a model: every block is filled with its own pattern
+// when it is allocated and checked when it is resized or freed; threads exchange blocks through
+// mailboxes. SEEMALLOC_SEED repeats a run, SEEMALLOC_SECONDS makes it longer.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <string.h>
@@ -71,11 +71,13 @@ class Actor {
   }
 
  private:
-  // The thread's own structures are checked every few steps, those of others, which may wait for their locks, less often.
+  // The thread's own structures are checked every few steps, those of others, which may wait for
+  // their locks, less often.
   void verify_structures() {
     steps_++;
     heap::ThreadHeap* mine = heap::thread_cache.heap;
-    if (mine != nullptr && steps_ % kStepsPerHeap == 0) heap::require_sound(heap::verify_heap(*mine));
+    if (mine != nullptr && steps_ % kStepsPerHeap == 0)
+      heap::require_sound(heap::verify_heap(*mine));
     if (steps_ % kStepsPerWalk == 0) heap::require_sound(heap::verify_all());
   }
 
@@ -84,8 +86,13 @@ class Actor {
       case 0: return 0;
       case 1: return random_() % (4 * MiB);
       case 2: return random_() % 400 == 0 ? random_() % (64 * MiB) : random_() % (2 * MiB);
-      case 3: case 4: case 5: return random_() % (128 * KiB);
-      case 6: case 7: case 8: case 9: return random_() % (32 * KiB);
+      case 3:
+      case 4:
+      case 5: return random_() % (128 * KiB);
+      case 6:
+      case 7:
+      case 8:
+      case 9: return random_() % (32 * KiB);
       default: return random_() % 1200;
     }
   }
@@ -105,7 +112,8 @@ class Actor {
     auto check = [&](unsigned char* p, size_t n) {
       for (size_t i = 0; i < n; i++) {
         if (p[i] != b.fill) {
-          ADD_FAILURE() << "byte " << (p + i - b.p) << " of " << b.bytes << " at " << static_cast<void*>(b.p);
+          ADD_FAILURE() << "byte " << (p + i - b.p) << " of " << b.bytes << " at "
+                        << static_cast<void*>(b.p);
           abort();
         }
       }
@@ -127,7 +135,8 @@ class Actor {
     switch (random_() % 8) {
       case 0: {
         auto* p = static_cast<unsigned char*>(sm_calloc(1, bytes));
-        for (size_t i = 0; i < bytes; i += i < 4096 ? 1 : 509) ASSERT_EQ(p[i], 0) << "calloc(" << bytes << ")";
+        for (size_t i = 0; i < bytes; i += i < 4096 ? 1 : 509)
+          ASSERT_EQ(p[i], 0) << "calloc(" << bytes << ")";
         return keep(p, bytes);
       }
       case 1: {
@@ -137,8 +146,7 @@ class Actor {
         ASSERT_EQ(reinterpret_cast<uintptr_t>(p) % alignment, 0u);
         return keep(p, bytes);
       }
-      default:
-        return keep(sm_malloc(bytes), bytes);
+      default: return keep(sm_malloc(bytes), bytes);
     }
   }
 
@@ -203,7 +211,8 @@ void count_block(void* context, void*, size_t bytes) {
 
 Count live() {
   Count count;
-  EXPECT_EQ(seemalloc_for_each_block(count_block, &count), 0) << "the heap's records contradict each other";
+  EXPECT_EQ(seemalloc_for_each_block(count_block, &count), 0)
+      << "the heap's records contradict each other";
   return count;
 }
 
@@ -234,7 +243,9 @@ void run_threads(unsigned seed, double seconds) {
   EXPECT_EQ(after.bytes, before.bytes);
 }
 
-TEST(RandomOps, ThreadsThatHandBlocksToEachOther) { run_threads(seed_for_test(), chosen_seconds()); }
+TEST(RandomOps, ThreadsThatHandBlocksToEachOther) {
+  run_threads(seed_for_test(), chosen_seconds());
+}
 
 TEST(RandomOps, EverythingSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
@@ -250,7 +261,8 @@ TEST(RandomOps, SmallCacheBudgetAndImmediatePurge) {
   ASSERT_EQ(seemalloc_option_set("purge_delay", "1000"), 0);
 }
 
-// Half-empty spans lose pages all the time, and for_each_block finds every block exactly once at the end.
+// Half-empty spans lose pages all the time, and for_each_block finds every block exactly once at
+// the end.
 TEST(RandomOps, WhileHolesArePurged) {
   uint64_t before = heap::hole_counters().spans;
   std::atomic<bool> done{false};

@@ -1,5 +1,6 @@
-// Each system call of the core is refused, always or occasionally, while a program allocates: blocks keep their
-// contents, failures are null with ENOMEM, and freed memory can be allocated again afterwards.
+// Each system call of the core is refused, always or occasionally, while a program allocates:
+// blocks keep their contents, failures are null with ENOMEM, and freed memory can be allocated
+// again afterwards.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -29,12 +30,17 @@ struct Call {
   long error;
 };
 const Call kCalls[] = {
-    {"mmap", SYS_mmap, ENOMEM},           {"munmap", SYS_munmap, ENOMEM},
-    {"madvise", SYS_madvise, EAGAIN},     {"mremap", SYS_mremap, ENOMEM},
-    {"mincore", SYS_mincore, EPERM},      {"getrandom", SYS_getrandom, ENOSYS},
-    {"openat", SYS_openat, EPERM},        {"process_vm_readv", SYS_process_vm_readv, EPERM},
+    {"mmap", SYS_mmap, ENOMEM},
+    {"munmap", SYS_munmap, ENOMEM},
+    {"madvise", SYS_madvise, EAGAIN},
+    {"mremap", SYS_mremap, ENOMEM},
+    {"mincore", SYS_mincore, EPERM},
+    {"getrandom", SYS_getrandom, ENOSYS},
+    {"openat", SYS_openat, EPERM},
+    {"process_vm_readv", SYS_process_vm_readv, EPERM},
     {"sched_getaffinity", SYS_sched_getaffinity, EPERM},
-    {"futex", SYS_futex, EINTR},          {"getpid", SYS_getpid, EPERM},
+    {"futex", SYS_futex, EINTR},
+    {"getpid", SYS_getpid, EPERM},
     {"membarrier", SYS_membarrier, ENOSYS},
 };
 
@@ -55,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, Refusal, testing::ValuesIn(cases()), [](const au
   return std::string(info.param.call.name) + (info.param.every == 1 ? "Always" : "Sometimes");
 });
 
-// A byte here and there, on every page: filling all of it takes the thread sanitizer a minute and a half.
+// A byte here and there, on every page: filling all of it takes the thread sanitizer a minute and a
+// half.
 template <typename Do>
 void at_marks(size_t bytes, Do&& at) {
   for (size_t i = 0; i < bytes; i += 512) at(i);
@@ -97,7 +104,9 @@ unsigned churn() {
       Owned b = blocks[i % 40];
       blocks[i % 40] = blocks.back();
       blocks.pop_back();
-      at_marks(b.bytes, [&](size_t i) { ASSERT_EQ(b.p[i], static_cast<unsigned char>(b.bytes)) << i << " of " << b.bytes; });
+      at_marks(b.bytes, [&](size_t i) {
+        ASSERT_EQ(b.p[i], static_cast<unsigned char>(b.bytes)) << i << " of " << b.bytes;
+      });
       sm_free(b.p);
     }
   }
@@ -130,14 +139,15 @@ uint64_t taken_bytes() {
   return s.allocated_bytes - s.untaken_bytes;
 }
 
-// A sampled block has a span of its own kind. If that is refused, the block comes from an ordinary span, and the sample
-// is lost.
+// A sampled block has a span of its own kind. If that is refused, the block comes from an ordinary
+// span, and the sample is lost.
 TEST(RefusalOfSamples, IsCounted) {
   constexpr size_t kBlocks = 200000;
   std::thread([] {
     std::vector<void*> blocks(kBlocks);
     for (void*& block : blocks) block = sm_malloc(256);
-    for (size_t i = 0; i < blocks.size(); i += 2) sm_free(blocks[i]);  // free blocks, but no free pages
+    // Free blocks, but no free pages.
+    for (size_t i = 0; i < blocks.size(); i += 2) sm_free(blocks[i]);
     ASSERT_EQ(seemalloc_profile_start(1 * KiB), 0);
     uint64_t before = sampling_report().dropped, taken = taken_bytes();
     size_t had = 0;
@@ -248,7 +258,8 @@ TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
   void* huge = sm_malloc(2 * MiB);
   size_t cached = fill_caches();
   ASSERT_GT(cached, 0u);
-  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2 + 1, SIZE_MAX / 2, SIZE_MAX / 2 - MiB, (size_t{1} << 62) + 1, kAddressSpaceBytes + 1}) {
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2 + 1, SIZE_MAX / 2,
+                       SIZE_MAX / 2 - MiB, (size_t{1} << 62) + 1, kAddressSpaceBytes + 1}) {
     SCOPED_TRACE(bytes);
     uint64_t before = calls_for_memory();
     void* out = small;

@@ -38,10 +38,12 @@ using pages::page_map;
 using pages::Span;
 using pages::SpanKind;
 
-// Hides the heap's recorder, so that inner calls cannot record samples: record_sample() needs a recorder, and makes
-// none in an inner call.
+// Hides the heap's recorder, so that inner calls cannot record samples: record_sample() needs a
+// recorder, and makes none in an inner call.
 InnerCalls::InnerCalls()
-    : heap_(heap::thread_cache.heap), recorder_(heap_ != nullptr ? heap_->recorder : nullptr), before_(os::inner_calls) {
+    : heap_(heap::thread_cache.heap),
+      recorder_(heap_ != nullptr ? heap_->recorder : nullptr),
+      before_(os::inner_calls) {
   os::inner_calls = true;
   if (heap_ != nullptr) heap_->recorder = nullptr;
 }
@@ -55,7 +57,8 @@ ThreadHeap* thread_heap() {
   if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
   if (heap::thread_cache.finished) return nullptr;
   start_process();
-  mine = heap::thread_cache.heap;  // the calls above may call functions of the program, which allocate
+  // The calls above may call functions of the program, which allocate.
+  mine = heap::thread_cache.heap;
   bool is_new = mine == nullptr;
   if (is_new) mine = heap::adopt_heap();
   if (mine != nullptr) {
@@ -96,8 +99,9 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   return p;
 }
 
-// Called when memory was refused: returns cached memory to the OS, so that it can be used for other sizes. If only
-// heap_limit refused it, empty regions stay mapped, because the limit does not count address space.
+// Called when memory was refused: returns cached memory to the OS, so that it can be used for other
+// sizes. If only heap_limit refused it, empty regions stay mapped, because the limit does not count
+// address space.
 void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (mine != nullptr) heap::collect(*mine, true);
   heap::purge_all(os::Reason::kPressure);
@@ -125,7 +129,8 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
   unsigned shard = mine != nullptr ? mine->shard : 0;
   Span* span = heap::allocate_large(shard, bytes, alignment);
   // heap_limit was not the only cause of refusals.
-  if (span == nullptr && first.limit_refused() && !last.limit_refused() && pages::unmap_empty_regions() != 0) {
+  if (span == nullptr && first.limit_refused() && !last.limit_refused() &&
+      pages::unmap_empty_regions() != 0) {
     span = heap::allocate_large(shard, bytes, alignment);
   }
   if (span == nullptr) last.failed(bytes);
@@ -144,20 +149,22 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
   if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
-// Does the helper thread's periodic work if there is no helper thread. A program that has become quiet enters few slow
-// paths, but it enters this one when some of its free lists end.
+// Does the helper thread's periodic work if there is no helper thread. A program that has become
+// quiet enters few slow paths, but it enters this one when some of its free lists end.
 SEEMALLOC_ALWAYS_INLINE void tick_if_nobody_does() {
   if (SEEMALLOC_UNLIKELY(!helper_runs()) && !pages::heap_is_tiny()) heap::tick();
 }
 
-// Every slow path that may have taken memory from the OS ends with this call, which attributes the growth to the stack
-// of its caller.
+// Every slow path that may have taken memory from the OS ends with this call, which attributes the
+// growth to the stack of its caller.
 SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
 }
 
 // A size beyond the address space: refused at once, before any memory is returned for it.
-bool is_impossible(size_t bytes, size_t alignment) { return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes; }
+bool is_impossible(size_t bytes, size_t alignment) {
+  return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes;
+}
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
   verify_if_due();
@@ -179,7 +186,8 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
   return span;
 }
 
-SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
+SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class,
+                                                 const void* site) {
   verify_if_due();
   bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
@@ -198,25 +206,24 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_cla
   Block* block = nullptr;
   Attempt attempt;
   switch (heap::refill(*mine, size_class, &block)) {
-    case heap::Refill::kBlock:
-      return block;
+    case heap::Refill::kBlock: return block;
     case heap::Refill::kSample:
       if (void* p = sampled_block(*mine, bytes, size_class, site)) return p;
       return try_again(*mine, size_class, attempt);
-    case heap::Refill::kNoMemory:
-      return try_again(*mine, size_class, attempt);
+    case heap::Refill::kNoMemory: return try_again(*mine, size_class, attempt);
   }
   return nullptr;
 }
 
 SEEMALLOC_NOINLINE void* allocate_slowest(size_t bytes, size_t wide_class) {
-  void* p = allocate_by_refill(bytes, static_cast<unsigned>(wide_class), __builtin_return_address(0));
+  void* p =
+      allocate_by_refill(bytes, static_cast<unsigned>(wide_class), __builtin_return_address(0));
   record_growth_if_any();
   return p;
 }
 
-// A list has ended and no block was freed into its span. The call of allocate_slowest() is a tail call, so the return
-// address that it reads is the program's.
+// A list has ended and no block was freed into its span. The call of allocate_slowest() is a tail
+// call, so the return address that it reads is the program's.
 SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
@@ -243,7 +250,8 @@ bool may_be_cached(const ThreadHeap* mine, size_t bytes) {
 
 // A span of exactly this size that the thread has freed; null if it has none.
 SEEMALLOC_ALWAYS_INLINE Span* freed_before(ThreadHeap* mine, size_t bytes) {
-  return SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+  return SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes))
+                                                      : nullptr;
 }
 
 void* block_of(const Span* span) { return reinterpret_cast<void*>(span->start); }
@@ -253,7 +261,8 @@ SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* sit
   ThreadHeap& mine = *heap::thread_cache.heap;
   if (heap::large_sample_due(mine, span->bytes)) {
     span->sample_id = record_sample(mine, bytes, span->bytes, site);
-    start_helper_if_due();  // a thread that keeps allocating the block it has just freed reaches no other slow path
+    // A thread that keeps allocating the block it has just freed reaches no other slow path.
+    start_helper_if_due();
   }
   return block_of(span);
 }
@@ -261,7 +270,8 @@ SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* sit
 // The thread has freed no span of exactly this size. *clean: the block reads as zero.
 SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site, bool* clean) {
   ThreadHeap* mine = heap::thread_cache.heap;
-  Span* span = may_be_cached(mine, bytes) ? mine->body->large.take_larger(pages_for(bytes)) : nullptr;
+  Span* span =
+      may_be_cached(mine, bytes) ? mine->body->large.take_larger(pages_for(bytes)) : nullptr;
   *clean = false;
   if (span != nullptr) return sample_if_due(span, bytes, site);
   span = large_span(bytes, kPageBytes, site);
@@ -281,7 +291,8 @@ SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) 
 void* allocate_large_slow(size_t bytes) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
   Span* span = freed_before(mine, bytes);
-  if (SEEMALLOC_UNLIKELY(span == nullptr)) return allocate_larger_or_new(bytes, __builtin_return_address(0));
+  if (SEEMALLOC_UNLIKELY(span == nullptr))
+    return allocate_larger_or_new(bytes, __builtin_return_address(0));
   if (SEEMALLOC_LIKELY(heap::pass_sample(*mine, span->bytes))) return block_of(span);
   return sample_if_due(span, bytes, __builtin_return_address(0));
 }
@@ -302,12 +313,13 @@ void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept {
 
 namespace {
 
-// Puts the span into the thread's cache. Inlined, because for a block that the program never touches this is much of
-// the total cost.
+// Puts the span into the thread's cache. Inlined, because for a block that the program never
+// touches this is much of the total cost.
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
-  return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
-         mine != nullptr && mine->body->large.put(span);
+  return span->kind == SpanKind::kLarge && span->sample_id == 0 &&
+         reinterpret_cast<uintptr_t>(p) == span->start && mine != nullptr &&
+         mine->body->large.put(span);
 }
 
 SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
@@ -316,7 +328,8 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   span->sample_id = 0;
   if (id != 0) forget_sample(heap::thread_cache.heap, id);
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span)) return;
+  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span))
+    return;
   heap::free_large(span);
 }
 
@@ -340,21 +353,18 @@ SEEMALLOC_NOINLINE void deallocate_by_kind(void* p, Span* span) {
       if (p != nullptr) free_foreign(p);
       return;
     case SpanKind::kFree:
-    case SpanKind::kCachedLarge:
-      fatal("double free", p);
+    case SpanKind::kCachedLarge: fatal("double free", p);
     case SpanKind::kLarge:
-    case SpanKind::kHuge:
-      return free_large_block(p, span);
-    case SpanKind::kSampled:
-      return free_sampled_block(p, span);
-    case SpanKind::kSmall:
-      return free_small_block(p, span);
+    case SpanKind::kHuge: return free_large_block(p, span);
+    case SpanKind::kSampled: return free_sampled_block(p, span);
+    case SpanKind::kSmall: return free_small_block(p, span);
   }
 }
 
 SEEMALLOC_ALWAYS_INLINE bool gather_small_block(void* p, const Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
-  return span->kind == SpanKind::kSmall && mine != nullptr && heap::gather_foreign(*mine, span, static_cast<Block*>(p));
+  return span->kind == SpanKind::kSmall && mine != nullptr &&
+         heap::gather_foreign(*mine, span, static_cast<Block*>(p));
 }
 
 }  // namespace
@@ -372,21 +382,18 @@ void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
-  if (SEEMALLOC_LIKELY(span->kind == SpanKind::kSmall && span->is_block_start(p))) return span->block_bytes;
+  if (SEEMALLOC_LIKELY(span->kind == SpanKind::kSmall && span->is_block_start(p)))
+    return span->block_bytes;
   switch (span->kind) {
-    case SpanKind::kForeign:
-      return foreign_usable_bytes(p);
+    case SpanKind::kForeign: return foreign_usable_bytes(p);
     case SpanKind::kFree:
-    case SpanKind::kCachedLarge:
-      fatal("use of a freed block", p);
+    case SpanKind::kCachedLarge: fatal("use of a freed block", p);
     case SpanKind::kLarge:
     case SpanKind::kHuge:
       if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid pointer", p);
       return span->bytes;
-    case SpanKind::kSampled:
-      return heap::sampled_block_bytes(span, p);
-    case SpanKind::kSmall:
-      fatal("invalid pointer", p);
+    case SpanKind::kSampled: return heap::sampled_block_bytes(span, p);
+    case SpanKind::kSmall: fatal("invalid pointer", p);
   }
   return 0;
 }
@@ -396,8 +403,8 @@ namespace {
 // A block that shrinks to less than half of its size is moved.
 bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >= have / 2; }
 
-// If heap_limit does not let the block grow, free memory is returned first: a copy elsewhere would need all of its
-// size.
+// If heap_limit does not let the block grow, free memory is returned first: a copy elsewhere would
+// need all of its size.
 bool resize_large_block(Span* span, size_t bytes) {
   verify_if_due();
   Attempt attempt;
@@ -414,8 +421,8 @@ bool resize_large_block(Span* span, size_t bytes) {
   return resized;
 }
 
-// Returns true if the block has the new size without a copy; *p is its address then, which changes if a huge block's
-// pages were moved. Inlined into realloc.
+// Returns true if the block has the new size without a copy; *p is its address then, which changes
+// if a huge block's pages were moved. Inlined into realloc.
 SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
@@ -427,8 +434,7 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
       return true;
     }
-    case SpanKind::kSmall:
-      return fits_in_place(bytes, span->block_bytes);
+    case SpanKind::kSmall: return fits_in_place(bytes, span->block_bytes);
     case SpanKind::kSampled: {
       size_t have = heap::sampled_block_bytes(span, *p);
       if (!fits_in_place(bytes, have)) return false;
@@ -436,8 +442,7 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
       if (id != 0) resize_sample(id, bytes, have);
       return true;
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -450,12 +455,14 @@ namespace {
 void count_copy(ThreadHeap* mine, size_t bytes) {
   if (mine == nullptr) return;
   mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes,
+                           std::memory_order_relaxed);
 }
 
-// A block that has grown once is likely to grow again: allocates a quarter more, so that a block that grows in small
-// steps is copied less often. Not for smaller blocks, whose copies are cheap, and of which many may have grown for the
-// last time (Redis fills list nodes of up to 8 KiB); large ones grow in place (docs/decisions/0055).
+// A block that has grown once is likely to grow again: allocates a quarter more, so that a block
+// that grows in small steps is copied less often. Not for smaller blocks, whose copies are cheap,
+// and of which many may have grown for the last time (Redis fills list nodes of up to 8 KiB); large
+// ones grow in place (docs/decisions/0055).
 SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
   size_t roomy = old_bytes + old_bytes / 4;
   if (roomy > heap::kMaxSmallBytes) roomy = heap::kMaxSmallBytes;
@@ -502,7 +509,8 @@ size_t resize_without_moving(void* p, size_t bytes) {
 
 void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
-  if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes, [](size_t fresh_bytes) { return allocate(fresh_bytes); });
+  if (span->kind == SpanKind::kForeign)
+    return reallocate_foreign(p, bytes, [](size_t fresh_bytes) { return allocate(fresh_bytes); });
   size_t old_bytes = usable_bytes(p);
   if (resize_in_place(&p, span, bytes)) return p;
   return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);

@@ -1,6 +1,6 @@
-// Included before everything else in the test build of the core: the malloc family gets the prefix sm_, so that a test
-// program keeps the C library's allocator and calls ours by the prefixed names. Function-like macros, so that `struct
-// mallinfo` keeps its name.
+// Included before everything else in the test build of the core: the malloc family gets the prefix
+// sm_, so that a test program keeps the C library's allocator and calls ours by the prefixed names.
+// Function-like macros, so that `struct mallinfo` keeps its name.
 #pragma once
 
 #include <malloc.h>

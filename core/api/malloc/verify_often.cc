@@ -22,7 +22,8 @@ unsigned read_every() {
   const char* text = value_in(environ, "SEEMALLOC_VERIFY_EVERY");
   if (text == nullptr) return kDefault;
   unsigned number = 0;
-  for (; *text >= '0' && *text <= '9' && number < kDefault * 100; text++) number = number * 10 + static_cast<unsigned>(*text - '0');
+  for (; *text >= '0' && *text <= '9' && number < kDefault * 100; text++)
+    number = number * 10 + static_cast<unsigned>(*text - '0');
   return number;
 }
 

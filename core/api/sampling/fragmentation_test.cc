@@ -1,5 +1,6 @@
-// Are half-empty spans charged to the blocks that keep them? Compares the estimate from samples with a walk over all
-// blocks, for programs with blocks of two kinds; and tests the homes of sampled blocks.
+// Are half-empty spans charged to the blocks that keep them? Compares the estimate from samples
+// with a walk over all blocks, for programs with blocks of two kinds; and tests the homes of
+// sampled blocks.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -95,8 +96,8 @@ Charged measure(const Blocks& blocks, size_t interval) {
         double share = true_share(block);
         double w = profile::sample_weight(sm_malloc_usable_size(block), measuring.interval);
         measuring.charged.exact[*kind] += share;
-        // Over all blocks, not only the sampled ones: if a few blocks have most of the bytes, all of them may be
-        // missed, and so would their variance.
+        // Over all blocks, not only the sampled ones: if a few blocks have most of the bytes, all
+        // of them may be missed, and so would their variance.
         measuring.charged.variance[*kind] += (w - 1) * share * share;
       },
       &m));
@@ -105,7 +106,8 @@ Charged measure(const Blocks& blocks, size_t interval) {
         auto& measuring = *static_cast<Measuring*>(context);
         const Kind* kind = measuring.blocks->kind_of(share.block);
         if (kind == nullptr) return;
-        double w = profile::sample_weight(sm_malloc_usable_size(const_cast<void*>(share.block)), measuring.interval);
+        double w = profile::sample_weight(sm_malloc_usable_size(const_cast<void*>(share.block)),
+                                          measuring.interval);
         measuring.charged.homeless += !share.has_home;
         measuring.charged.estimate[*kind] += (w - 1) * share.home_bytes + share.own_bytes;
       },
@@ -113,7 +115,8 @@ Charged measure(const Blocks& blocks, size_t interval) {
   return m.charged;
 }
 
-// A program, run by a thread of its own with the given random numbers; it allocates its blocks with `make`.
+// A program, run by a thread of its own with the given random numbers; it allocates its blocks with
+// `make`.
 using Program = std::function<void(std::mt19937& random, Blocks& blocks)>;
 
 // Runs it often: the estimates are within their errors of the counted truth, and not biased.
@@ -143,11 +146,13 @@ void expect_right_on_average(size_t interval, const Program& program, double bia
   }
   for (int kind = 0; kind < kKinds; kind++) {
     double error = std::sqrt(variance[kind]);
-    EXPECT_NEAR(estimate[kind], exact[kind], 6 * error + bias * exact[kind] + 4096) << "kind " << kind << ", error " << error;
+    EXPECT_NEAR(estimate[kind], exact[kind], 6 * error + bias * exact[kind] + 4096)
+        << "kind " << kind << ", error " << error;
     if (getenv("FRAGMENTATION_FIGURES") == nullptr || exact[kind] == 0) continue;
     printf("%-40s kind %d: exact %.0f, estimate %+.1f%%, error %.1f%%: %+.2f\n",
-           testing::UnitTest::GetInstance()->current_test_info()->name(), kind, exact[kind], 100 * (estimate[kind] / exact[kind] - 1),
-           100 * error / exact[kind], (estimate[kind] - exact[kind]) / error);
+           testing::UnitTest::GetInstance()->current_test_info()->name(), kind, exact[kind],
+           100 * (estimate[kind] / exact[kind] - 1), 100 * error / exact[kind],
+           (estimate[kind] - exact[kind]) / error);
   }
   ASSERT_EQ(seemalloc_option_set("purge", "balanced"), 0);
   ASSERT_EQ(seemalloc_profile_stop(), 0);
@@ -169,54 +174,70 @@ Program spike(size_t bytes, size_t count, unsigned keep) {
 
 class Spike : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Keep, Spike, testing::Values(20, 100, 300, 700, 2000));
-TEST_P(Spike, IsChargedToWhatStays) { expect_right_on_average(2 * KiB, spike(96, 60000, GetParam()), 0.03); }
+TEST_P(Spike, IsChargedToWhatStays) {
+  expect_right_on_average(2 * KiB, spike(96, 60000, GetParam()), 0.03);
+}
 
-TEST(Fragmentation, OfLargerBlocks) { expect_right_on_average(32 * KiB, spike(1500, 10000, 8), 0.03); }
-TEST(Fragmentation, OfBlocksThatAreOftenSampled) { expect_right_on_average(64 * KiB, spike(20000, 2000, 5), 0.03); }
+TEST(Fragmentation, OfLargerBlocks) {
+  expect_right_on_average(32 * KiB, spike(1500, 10000, 8), 0.03);
+}
+TEST(Fragmentation, OfBlocksThatAreOftenSampled) {
+  expect_right_on_average(64 * KiB, spike(20000, 2000, 5), 0.03);
+}
 
 // Blocks in full spans are charged nothing, although there are many more of them.
 TEST(Fragmentation, DenseBlocksAreNotCharged) {
-  expect_right_on_average(2 * KiB, [](std::mt19937& random, Blocks& blocks) {
-    for (int i = 0; i < 30000; i++) blocks.make(kDense, 96);
-    spike(96, 30000, 400)(random, blocks);
-  }, 0.03);
+  expect_right_on_average(
+      2 * KiB,
+      [](std::mt19937& random, Blocks& blocks) {
+        for (int i = 0; i < 30000; i++) blocks.make(kDense, 96);
+        spike(96, 30000, 400)(random, blocks);
+      },
+      0.03);
 }
 
 // A class in use: blocks are allocated and freed all the time, a few stay.
 TEST(Fragmentation, WhileTheClassIsInUse) {
-  expect_right_on_average(2 * KiB, [](std::mt19937& random, Blocks& blocks) {
-    std::vector<void*> alive;
-    for (int burst = 0; burst < 20; burst++) {
-      for (int i = 0; i < 5000; i++) {
-        if (random() % 200 == 0) {
-          blocks.make(kLong, 96);
-        } else {
-          alive.push_back(blocks.make(kShort, 96));
+  expect_right_on_average(
+      2 * KiB,
+      [](std::mt19937& random, Blocks& blocks) {
+        std::vector<void*> alive;
+        for (int burst = 0; burst < 20; burst++) {
+          for (int i = 0; i < 5000; i++) {
+            if (random() % 200 == 0) {
+              blocks.make(kLong, 96);
+            } else {
+              alive.push_back(blocks.make(kShort, 96));
+            }
+          }
+          for (void* p : alive) blocks.drop(p);
+          alive.clear();
         }
-      }
-      for (void* p : alive) blocks.drop(p);
-      alive.clear();
-    }
-  }, 0.15);
+      },
+      0.15);
 }
 
 // The same with random lifetimes.
 TEST(Fragmentation, WithRandomLifetimes) {
-  expect_right_on_average(2 * KiB, [](std::mt19937& random, Blocks& blocks) {
-    std::vector<void*> alive(10000);
-    for (int i = 0; i < 80000; i++) {
-      if (random() % 100 == 0) {
-        blocks.make(kLong, 200);
-        continue;
-      }
-      void*& place = alive[random() % (i < 60000 ? alive.size() : alive.size() / 4)];
-      if (place != nullptr) blocks.drop(place);
-      place = blocks.make(kShort, 200);
-    }
-  }, 0.10);
+  expect_right_on_average(
+      2 * KiB,
+      [](std::mt19937& random, Blocks& blocks) {
+        std::vector<void*> alive(10000);
+        for (int i = 0; i < 80000; i++) {
+          if (random() % 100 == 0) {
+            blocks.make(kLong, 200);
+            continue;
+          }
+          void*& place = alive[random() % (i < 60000 ? alive.size() : alive.size() / 4)];
+          if (place != nullptr) blocks.drop(place);
+          place = blocks.make(kShort, 200);
+        }
+      },
+      0.10);
 }
 
-// Idle spans lose their holes, and so would holes that are missing because their blocks were sampled.
+// Idle spans lose their holes, and so would holes that are missing because their blocks were
+// sampled.
 TEST(Fragmentation, HolesAreNotCharged) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   ASSERT_EQ(seemalloc_option_set("purge_delay", "20"), 0);
@@ -232,7 +253,8 @@ TEST(Fragmentation, HolesAreNotCharged) {
     Charged charged = measure(blocks, 2 * KiB);
     size_t most = 200000 / 700 * 2 * 4096;  // the page of a block, and one for the span's list
     EXPECT_LT(charged.exact[kLong], most * 1.2);
-    EXPECT_NEAR(charged.estimate[kLong], charged.exact[kLong], 6 * std::sqrt(charged.variance[kLong]) + 0.2 * charged.exact[kLong]);
+    EXPECT_NEAR(charged.estimate[kLong], charged.exact[kLong],
+                6 * std::sqrt(charged.variance[kLong]) + 0.2 * charged.exact[kLong]);
     blocks.drop_all();
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
@@ -282,24 +304,31 @@ TEST(Fragmentation, ProfileSaysTheSame) {
     spike(96, 60000, 300)(random, blocks);
     Charged charged = measure(blocks, 2 * KiB);
     std::string bytes = take_profile();
-    EXPECT_NEAR(static_cast<double>(charged_in(bytes)), charged.estimate[kLong], 0.02 * charged.estimate[kLong] + 4096);
+    EXPECT_NEAR(static_cast<double>(charged_in(bytes)), charged.estimate[kLong],
+                0.02 * charged.estimate[kLong] + 4096);
     std::vector<std::string> comments = profile::decode(bytes).comments;
     ASSERT_EQ(comments.size(), 4u);
     EXPECT_NE(comments[0].find("bytes charged to the stacks"), std::string::npos);
     MemoryReport memory = memory_report(heap::statistics(), true);
     uint64_t resident = 0, uncertain = 0;
-    ASSERT_EQ(sscanf(comments[1].c_str(), "resident: %lu bytes between live blocks, as in the statistics; may be off by up to %lu bytes", &resident, &uncertain), 2)
+    ASSERT_EQ(
+        sscanf(
+            comments[1].c_str(),
+            "resident: %lu bytes between live blocks, as in the statistics; may be off by up to %lu bytes",
+            &resident, &uncertain),
+        2)
         << comments[1];
     EXPECT_EQ(resident, memory.fragmentation);
     EXPECT_EQ(uncertain, memory.uncertain);
-    EXPECT_NE(comments[2].find(", 0 more dropped for lack of memory"), std::string::npos) << comments[2];
+    EXPECT_NE(comments[2].find(", 0 more dropped for lack of memory"), std::string::npos)
+        << comments[2];
     blocks.drop_all();
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-// Samples that all missed the blocks that keep the memory agree with each other: that does not make the estimate
-// reliable.
+// Samples that all missed the blocks that keep the memory agree with each other: that does not make
+// the estimate reliable.
 TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
   ASSERT_EQ(seemalloc_profile_start(1024 * GiB), 0);
   std::thread([] {
@@ -308,8 +337,14 @@ TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
     spike(96, 60000, 300)(random, blocks);
     std::string said = profile::decode(take_profile()).comments[0];
     uint64_t exact = 0, charged = 0, error = 0;
-    ASSERT_EQ(sscanf(said.c_str(), "fragmentation: %lu bytes free in spans that live blocks keep, by heap metadata; %lu bytes charged to the stacks of these blocks, "
-                     "standard error %lu", &exact, &charged, &error), 3) << said;
+    ASSERT_EQ(
+        sscanf(
+            said.c_str(),
+            "fragmentation: %lu bytes free in spans that live blocks keep, by heap metadata; %lu bytes charged to the stacks of these blocks, "
+            "standard error %lu",
+            &exact, &charged, &error),
+        3)
+        << said;
     EXPECT_GT(exact, MiB);
     EXPECT_LT(charged, exact / 10);
     EXPECT_EQ(error, exact - charged);
@@ -330,7 +365,10 @@ TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
     EXPECT_GE(recorded, 120u);
     std::vector<std::string> comments = profile::decode(take_profile()).comments;
     uint64_t truncated = 0;
-    ASSERT_EQ(sscanf(comments[3].c_str(), "stacks: %*u distinct; %lu samples with a truncated stack", &truncated), 1) << comments[3];
+    ASSERT_EQ(sscanf(comments[3].c_str(),
+                     "stacks: %*u distinct; %lu samples with a truncated stack", &truncated),
+              1)
+        << comments[3];
     EXPECT_GE(truncated, 120u);
     EXPECT_LE(truncated, recorded);
     blocks.drop_all();
@@ -345,7 +383,8 @@ TEST(Fragmentation, ProfileWithMemoryRefused) {
   EXPECT_FALSE(find_profile_kind("fragmentation")->take(&taken));
 }
 
-// Homes end with their samples, whichever thread frees them, in any order, whatever is refused meanwhile.
+// Homes end with their samples, whichever thread frees them, in any order, whatever is refused
+// meanwhile.
 TEST(Homes, EndWithTheirSamples) {
   heap::HomeTotals before = heap::home_totals();
   unsigned seed = seed_for_test();

@@ -1,4 +1,5 @@
-// Growth by caller: every piece of memory taken from the OS is recorded once, with the stack of its request.
+// Growth by caller: every piece of memory taken from the OS is recorded once, with the stack of its
+// request.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -34,7 +35,8 @@ std::string take_growth_profile() {
 
 std::vector<profile::DecodedRow> growth_rows() {
   std::string bytes = take_growth_profile();
-  EXPECT_EQ(profile::decode(bytes).types, (std::vector<std::string>{"growth_objects/count", "growth_space/bytes"}));
+  EXPECT_EQ(profile::decode(bytes).types,
+            (std::vector<std::string>{"growth_objects/count", "growth_space/bytes"}));
   return profile::rows_of(bytes);
 }
 
@@ -77,7 +79,8 @@ int64_t charged_to(Function* function) {
   int64_t bytes = 0;
   for (const profile::DecodedRow& row : growth_rows()) {
     bool in_it = false;
-    for (uint64_t address : row.stack) in_it = in_it || (address >= start && address < start + kLongest);
+    for (uint64_t address : row.stack)
+      in_it = in_it || (address >= start && address < start + kLongest);
     if (in_it) bytes += row.values[1];
   }
   return bytes;
@@ -114,7 +117,8 @@ TEST(Growth, ByHugeBlocksIsChargedToThem) {
   void* p = one_block(64 * MiB);
   EXPECT_EQ(charged_to(one_block), static_cast<int64_t>(64 * MiB));
   p = grow_block(p, 128 * MiB);
-  EXPECT_NEAR(static_cast<double>(charged_to(grow_block)), 64.0 * MiB, 17.0 * MiB);  // and possibly an eighth to grow into
+  // And possibly an eighth to grow into.
+  EXPECT_NEAR(static_cast<double>(charged_to(grow_block)), 64.0 * MiB, 17.0 * MiB);
   int64_t charged = charged_to(grow_block);
   p = grow_block(p, 32 * MiB);
   EXPECT_EQ(charged_to(grow_block), charged);
@@ -213,7 +217,8 @@ TEST(Growth, SaysWhichStacksAreNotWhole) {
   ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
   heap::purge_all();
   EXPECT_EQ(profile::growth_totals().truncated_times, before + 1);
-  std::string said = "; " + std::to_string(before + 1) + " pieces with a truncated stack, 0 pieces with a broken unwind; without";
+  std::string said = "; " + std::to_string(before + 1) +
+                     " pieces with a truncated stack, 0 pieces with a broken unwind; without";
   std::vector<std::string> comments = profile::decode(take_growth_profile()).comments;
   ASSERT_EQ(comments.size(), 2u);
   EXPECT_NE(comments[1].find(said), std::string::npos) << comments[1];

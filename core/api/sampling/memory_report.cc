@@ -14,11 +14,12 @@ namespace seemalloc {
 
 namespace {
 
-// Makes the parts add up to the process's resident memory. They were counted one after the other while the program ran,
-// and the kernel reports pages as resident that it does not count in RSS: pages that were only ever read (the zero
-// page). Both errors are mostly in live blocks.
+// Makes the parts add up to the process's resident memory. They were counted one after the other
+// while the program ran, and the kernel reports pages as resident that it does not count in RSS:
+// pages that were only ever read (the zero page). Both errors are mostly in live blocks.
 void reconcile(MemoryReport& r, size_t resident_files) {
-  size_t most = minus(r.rss, resident_files), ours = r.live + r.cached + r.fragmentation + r.metadata;
+  size_t most = minus(r.rss, resident_files),
+         ours = r.live + r.cached + r.fragmentation + r.metadata;
   if (r.rss != 0 && ours > most) {
     size_t excess = ours - most;
     r.uncertain += excess;
@@ -43,7 +44,8 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.rss = resident.bytes;
   r.live_allocated = s.live_bytes;
   r.dirty = regions.dirty_bytes + huge.cached_bytes;
-  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
+  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes +
+             pages::page_map.map_bytes() + os::arena_mapped_bytes();
   size_t python_names = python_name_bytes();
   r.metadata = pages::record_bytes(regions.regions) + python_names;
   r.mapped += python_names;
@@ -55,7 +57,8 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.unused = parts.unused;
   r.cached = parts.cached + parts.dirty + parts.unused;
   r.fragmentation = parts.fragmentation;
-  r.uncertain = parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
+  r.uncertain =
+      parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
   r.told = parts.told;
   reconcile(r, resident.file_bytes);
   if (r.rss != 0 && r.uncertain > r.rss) r.uncertain = r.rss;

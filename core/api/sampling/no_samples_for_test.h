@@ -1,5 +1,5 @@
-// For tests of the positions or owners of blocks: a test that includes this file runs without samples, whose spans have
-// no owner.
+// For tests of the positions or owners of blocks: a test that includes this file runs without
+// samples, whose spans have no owner.
 #pragma once
 
 #include "core/base/option_of_all_for_test.h"

@@ -1,5 +1,5 @@
-// Memory pools reported by programs: selects the blocks to be sampled. A block that is not sampled costs a few
-// instructions of the caller's thread.
+// Memory pools reported by programs: selects the blocks to be sampled. A block that is not sampled
+// costs a few instructions of the caller's thread.
 #include <seemalloc/seemalloc.h>
 
 #include "core/api/sampling/sample_stretch.h"
@@ -11,8 +11,8 @@
 #include "core/profile/sampling/sample_pace.h"
 #include "core/profile/sampling/sampler.h"
 
-// In a statically linked program readers recognise the allocator's own functions by this name, and remove them from the
-// stacks.
+// In a statically linked program readers recognise the allocator's own functions by this name, and
+// remove them from the stacks.
 namespace seemalloc {
 namespace {
 
@@ -38,12 +38,15 @@ uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(blo
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
   profile::SamplePace::Limit limit;
-  distance.interval_bytes = limits_samples(base, &limit) ? base << next_stretch(distance.pace, limit, sampled, kMostStretch) : base;
+  distance.interval_bytes = limits_samples(base, &limit)
+                                ? base << next_stretch(distance.pace, limit, sampled, kMostStretch)
+                                : base;
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 
 SEEMALLOC_COLD void alloc_slow(profile::Pool* pool, uintptr_t block, uint64_t bytes) {
-  if (distance.changes != changes()) {  // the option has changed, or time has passed and samples may be closer again
+  // The option has changed, or time has passed and samples may be closer again.
+  if (distance.changes != changes()) {
     distance.changes = changes();
     draw(false);
   }
@@ -51,7 +54,8 @@ SEEMALLOC_COLD void alloc_slow(profile::Pool* pool, uintptr_t block, uint64_t by
   if (profile::may_be_pool_sample(block)) profile::record_pool_free(pool, block);
   distance.left -= static_cast<int64_t>(bytes);
   if (distance.left > 0) return;
-  profile::record_pool_alloc(pool, block, bytes, distance.interval_bytes, options::get(options::Id::stack_depth));
+  profile::record_pool_alloc(pool, block, bytes, distance.interval_bytes,
+                             options::get(options::Id::stack_depth));
   draw(true);
 }
 
@@ -64,7 +68,8 @@ SEEMALLOC_EXPORT seemalloc_pool_t* seemalloc_pool_create(const char* name) {
   return reinterpret_cast<seemalloc_pool_t*>(profile::create_pool(name != nullptr ? name : ""));
 }
 
-SEEMALLOC_EXPORT void seemalloc_pool_alloc(seemalloc_pool_t* pool, const void* block, size_t bytes) {
+SEEMALLOC_EXPORT void seemalloc_pool_alloc(seemalloc_pool_t* pool, const void* block,
+                                           size_t bytes) {
   if (pool == nullptr || block == nullptr) return;
   constexpr size_t kMost = size_t{1} << 62;
   if (bytes == 0 || bytes > kMost) bytes = bytes == 0 ? 1 : kMost;

@@ -1,5 +1,5 @@
-// Memory pools through the public calls: the profile against the pools' actual contents, for random programs; names,
-// threads, fork, and refused memory.
+// Memory pools through the public calls: the profile against the pools' actual contents, for random
+// programs; names, threads, fork, and refused memory.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -75,11 +75,8 @@ class Machine {
         seemalloc_pool_destroy(pools_[i].pool);
         drop_all(i);
         return open(i);
-      case 1:
-        seemalloc_pool_reset(pools_[i].pool);
-        return drop_all(i);
-      default:
-        random_() % 2 == 0 ? alloc(i, block) : free(i, block);
+      case 1: seemalloc_pool_reset(pools_[i].pool); return drop_all(i);
+      default: random_() % 2 == 0 ? alloc(i, block) : free(i, block);
     }
   }
   // Three pools to a name.
@@ -88,7 +85,8 @@ class Machine {
     for (unsigned name = 0; name < kPools / 3; name++) {
       Sums sums = expected_[name];
       for (unsigned i = 3 * name; i < 3 * name + 3; i++) {
-        for (auto& [block, bytes] : pools_[i].blocks) sums.objects++, sums.bytes += static_cast<int64_t>(bytes);
+        for (auto& [block, bytes] : pools_[i].blocks)
+          sums.objects++, sums.bytes += static_cast<int64_t>(bytes);
       }
       const Sums& got = said["model " + std::to_string(name)];
       ASSERT_EQ(got.objects, sums.objects) << name;
@@ -109,7 +107,8 @@ class Machine {
     pools_[i].pool = seemalloc_pool_create(("model " + std::to_string(i / 3)).c_str());
     ASSERT_NE(pools_[i].pool, nullptr);
   }
-  void alloc(unsigned i, uintptr_t block) {  // also where a block exists: the pool has not reported its end
+  // Also where a block exists: the pool has not reported its end.
+  void alloc(unsigned i, uintptr_t block) {
     size_t bytes = random_() % 5000;
     seemalloc_pool_alloc(pools_[i].pool, at(block), bytes);
     if (bytes == 0) bytes = 1;
@@ -155,7 +154,8 @@ TEST_F(Pools, NoPoolIsAllowed) {
 
 TEST_F(Pools, LongNamesAreCutBetweenCharacters) {
   std::string name(46, 'x');
-  seemalloc_pool_t* pool = seemalloc_pool_create((name + "é and more").c_str());  // the 47th and 48th byte
+  // The 47th and 48th byte.
+  seemalloc_pool_t* pool = seemalloc_pool_create((name + "é and more").c_str());
   seemalloc_pool_alloc(pool, at(1), 10);
   EXPECT_EQ(by_pool()[name].bytes, 10);
   seemalloc_pool_destroy(pool);
@@ -168,12 +168,13 @@ TEST_F(Pools, NamesCanBeRead) {
   } names[] = {
       {nullptr, "(no name)"},
       {"", "(no name)"},
-      {"t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80", "t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80"},
-      {"t\xE9xtes", "t\xEF\xBF\xBDxtes"},                                   // Latin-1
-      {"cut \xE2\x82", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},                    // in the middle of a character
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                            // longer than necessary
+      {"t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80",
+       "t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80"},
+      {"t\xE9xtes", "t\xEF\xBF\xBDxtes"},                // Latin-1
+      {"cut \xE2\x82", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},  // in the middle of a character
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},          // longer than necessary
       {"\xE0\x80\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
-      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},            // half of a pair
+      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // half of a pair
       {"\xF5\x80\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
   };
   for (auto& name : names) {
@@ -213,7 +214,8 @@ TEST_F(Pools, ThreadsShareThem) {
 
 TEST_F(Pools, GoOnInAForkedChild) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
+  GTEST_SKIP()
+      << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
 #endif
   seemalloc_pool_t* pool = seemalloc_pool_create("forked");
   seemalloc_pool_alloc(pool, at(1), 100);
@@ -257,8 +259,11 @@ TEST_F(Pools, SayWhichStacksAreNotWhole) {
   ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
   std::vector<std::string> comments = profile::decode(take_pools_profile()).comments;
   ASSERT_EQ(comments.size(), 3u);
-  std::string said = std::to_string(profile::pool_totals().stacks) + " distinct; " + std::to_string(before + 3) + " samples with a truncated stack, 0 ";
-  EXPECT_NE(comments[1].find("there is no exact total: only sampled blocks are counted"), std::string::npos) << comments[1];
+  std::string said = std::to_string(profile::pool_totals().stacks) + " distinct; " +
+                     std::to_string(before + 3) + " samples with a truncated stack, 0 ";
+  EXPECT_NE(comments[1].find("there is no exact total: only sampled blocks are counted"),
+            std::string::npos)
+      << comments[1];
   EXPECT_NE(comments[2].find(said), std::string::npos) << comments[2];
   seemalloc_pool_destroy(pool);
 }
@@ -269,7 +274,8 @@ TEST_F(Pools, MemoryRefused) {
   {
     os::RefuseCalls refuse(SYS_mmap, ENOMEM);
     seemalloc_pool_t* pool = seemalloc_pool_create("refused");
-    for (uintptr_t i = 1; i < 2000000 && pool != nullptr && profile::pool_totals().dropped == dropped; i += 1000) {
+    for (uintptr_t i = 1;
+         i < 2000000 && pool != nullptr && profile::pool_totals().dropped == dropped; i += 1000) {
       for (uintptr_t block = i; block < i + 1000; block++) seemalloc_pool_alloc(pool, at(block), 8);
     }
     if (pool != nullptr) {
@@ -284,7 +290,8 @@ TEST_F(Pools, MemoryRefused) {
   EXPECT_EQ(by_pool()["refused"].objects, 0);
 }
 
-// Blocks are sampled by their bytes: the estimate is within its error, whatever their sizes, and not biased.
+// Blocks are sampled by their bytes: the estimate is within its error, whatever their sizes, and
+// not biased.
 TEST_F(Pools, EstimatesAreRightOnAverage) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);

@@ -1,4 +1,5 @@
-// The calls of <seemalloc/seemalloc.h> that write profiles: each kind by its name, the baseline, and invalid requests.
+// The calls of <seemalloc/seemalloc.h> that write profiles: each kind by its name, the baseline,
+// and invalid requests.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -54,7 +55,8 @@ class ProfileCalls : public testing::Test {
   }
   std::string dump(const char* kind) {
     std::string path = path_of(kind);
-    EXPECT_EQ(seemalloc_profile_dump_kind(kind, path.c_str()), 0) << kind << ": " << strerror(errno);
+    EXPECT_EQ(seemalloc_profile_dump_kind(kind, path.c_str()), 0)
+        << kind << ": " << strerror(errno);
     return read_file(path);
   }
   void hold(size_t bytes, int count) {
@@ -65,7 +67,8 @@ class ProfileCalls : public testing::Test {
     std::vector<std::string> types = profile::decode(bytes).types;
     size_t at = static_cast<size_t>(std::find(types.begin(), types.end(), type) - types.begin());
     std::map<std::string, int64_t> sums;
-    for (const profile::DecodedRow& row : profile::rows_of(bytes)) sums[row.labels.at("bytes")] += row.values.at(at);
+    for (const profile::DecodedRow& row : profile::rows_of(bytes))
+      sums[row.labels.at("bytes")] += row.values.at(at);
     return sums;
   }
 
@@ -83,10 +86,12 @@ TEST_F(ProfileCalls, WriteEachKindByItsName) {
   ASSERT_EQ(seemalloc_cpu_stop(), 0);
   // The characteristic sample type of each kind; the writers' own tests check the figures.
   const std::map<std::string, std::string> wanted = {
-      {"heap", "inuse_space/bytes"},     {"allocs", "alloc_space/bytes"},  {"peak", "peak_space/bytes"},
-      {"since", "inuse_space/bytes"},    {"churn", "alloc_space/bytes"},   {"lifetime", "alive_space/bytes"},
-      {"deaths", "freed_space/bytes"},   {"threads", "inuse_space/bytes"}, {"remote", "space/bytes"},
-      {"growth", "growth_space/bytes"},  {"pools", "inuse_space/bytes"},   {"fragmentation", "fragmentation_space/bytes"},
+      {"heap", "inuse_space/bytes"},   {"allocs", "alloc_space/bytes"},
+      {"peak", "peak_space/bytes"},    {"since", "inuse_space/bytes"},
+      {"churn", "alloc_space/bytes"},  {"lifetime", "alive_space/bytes"},
+      {"deaths", "freed_space/bytes"}, {"threads", "inuse_space/bytes"},
+      {"remote", "space/bytes"},       {"growth", "growth_space/bytes"},
+      {"pools", "inuse_space/bytes"},  {"fragmentation", "fragmentation_space/bytes"},
       {"cpu", "cpu/nanoseconds"},
   };
   ASSERT_EQ(kinds().size(), wanted.size());

@@ -1,5 +1,5 @@
-// How the option `sample_limit` lengthens a sampling interval: of malloc's blocks and of memory pools alike
-// (docs/decisions/0009).
+// How the option `sample_limit` lengthens a sampling interval: of malloc's blocks and of memory
+// pools alike (docs/decisions/0009).
 #pragma once
 
 #include <bit>
@@ -19,26 +19,29 @@ inline bool limits_samples(uint64_t interval_bytes, profile::SamplePace::Limit* 
   return per_second != 0 && interval_bytes > 1;
 }
 
-// The most that an interval may be backed off, as a log2. `bytes_in_spans`: the heap's size now; `most_in_spans`: the
-// size above which it is seen to grow (GrowthWatch::most).
-// All live blocks may have been allocated with the backed-off interval. At 512 KiB the standard error of the total then
-// stays below 14 MiB: the sum of live bytes times interval is at most 200 MiB². A heap that has shrunk may grow up to
-// `most_in_spans` before distances are drawn again; for these blocks the sum is at most twice as large. Heaps of more
-// than 200 MiB are always sampled at the requested interval.
+// The most that an interval may be backed off, as a log2. `bytes_in_spans`: the heap's size now;
+// `most_in_spans`: the size above which it is seen to grow (GrowthWatch::most).
+// All live blocks may have been allocated with the backed-off interval. At 512 KiB the standard
+// error of the total then stays below 14 MiB: the sum of live bytes times interval is at most 200
+// MiB². A heap that has shrunk may grow up to `most_in_spans` before distances are drawn again; for
+// these blocks the sum is at most twice as large. Heaps of more than 200 MiB are always sampled at
+// the requested interval.
 inline unsigned most_stretch(size_t bytes_in_spans, size_t most_in_spans) {
   constexpr size_t kNever_bytes = 400 * MiB;
   size_t bytes = most_in_spans / 2 > bytes_in_spans ? most_in_spans / 2 : bytes_in_spans;
   return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes | 1) | 1)) - 1;
 }
 
-// log2 of the factor by which the thread's next interval is longer than the option `sample`, at most `most`. Requires:
-// the sample rate is limited. `sampled`: a sample has been taken.
-inline unsigned next_stretch(profile::SamplePace& pace, profile::SamplePace::Limit limit, bool sampled, unsigned most) {
+// log2 of the factor by which the thread's next interval is longer than the option `sample`, at
+// most `most`. Requires: the sample rate is limited. `sampled`: a sample has been taken.
+inline unsigned next_stretch(profile::SamplePace& pace, profile::SamplePace::Limit limit,
+                             bool sampled, unsigned most) {
   sampled ? pace.count(limit) : pace.relax(limit);
   pace.stretch_at_most(most);
   unsigned stretch = pace.stretch() < most ? pace.stretch() : most;
   std::atomic<bool>& any = heap::sample_distances_stretched;
-  if (stretch != 0 && !any.load(std::memory_order_relaxed)) any.store(true, std::memory_order_relaxed);
+  if (stretch != 0 && !any.load(std::memory_order_relaxed))
+    any.store(true, std::memory_order_relaxed);
   return stretch;
 }
 

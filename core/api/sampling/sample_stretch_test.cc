@@ -5,13 +5,15 @@
 namespace seemalloc {
 namespace {
 
-// All live blocks may have been allocated at the backed-off interval: the error of the total is the square root of
-// bytes times interval.
+// All live blocks may have been allocated at the backed-off interval: the error of the total is the
+// square root of bytes times interval.
 TEST(MostStretch, BoundsTheErrorOfTheTotal) {
   constexpr double kInterval = 512 * KiB, kMost = 14.15 * MiB;
   for (double bytes = 4096; bytes < 1e13; bytes *= 1.1) {
     unsigned stretch = most_stretch(static_cast<size_t>(bytes), 0);
-    if (stretch != 0) EXPECT_LE(bytes * kInterval * static_cast<double>(uint64_t{1} << stretch), kMost * kMost) << bytes;
+    if (stretch != 0)
+      EXPECT_LE(bytes * kInterval * static_cast<double>(uint64_t{1} << stretch), kMost * kMost)
+          << bytes;
     if (bytes > 200.0 * MiB) EXPECT_EQ(stretch, 0u) << bytes;
   }
   EXPECT_EQ(most_stretch(8 * MiB, 0), 5u);
@@ -23,7 +25,11 @@ TEST(MostStretch, BoundsTheErrorOfAHeapThatGrowsAgain) {
   for (size_t most = 64 * KiB; most < 300 * MiB; most += most / 8) {
     for (size_t bytes : {size_t{0}, most / 64, most / 2, most}) {
       unsigned stretch = most_stretch(bytes, most);
-      if (stretch != 0) EXPECT_LE(static_cast<double>(most) * kInterval * static_cast<double>(uint64_t{1} << stretch), 2 * kMost * kMost) << most;
+      if (stretch != 0)
+        EXPECT_LE(
+            static_cast<double>(most) * kInterval * static_cast<double>(uint64_t{1} << stretch),
+            2 * kMost * kMost)
+            << most;
       EXPECT_LE(stretch, most_stretch(bytes, 0));
     }
   }

@@ -35,7 +35,9 @@ namespace {
 
 std::atomic<uint64_t> stretched_samples{0};
 
-profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
+profile::Recorder* recorder_of(const heap::ThreadHeap& heap) {
+  return static_cast<profile::Recorder*>(heap.recorder);
+}
 
 // Samples of a growing heap do not count: the growth limits their number.
 unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
@@ -43,7 +45,8 @@ unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
   if (!limits_samples(heap.sample_base, &limit)) return 0;
   size_t in_spans = pages::bytes_in_spans();
   if (heap::follows_growth(heap, in_spans)) return 0;
-  profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
+  profile::SamplePace new_thread,
+      &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
   return next_stretch(pace, limit, sampled, most_stretch(in_spans, heap::growth_watch.most()));
 }
 
@@ -56,21 +59,25 @@ void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   heap.random_state = random.state;
 }
 
-// The bytes that one sample of a block of `bytes` stands for: bytes/(1-exp(-bytes/interval)), within 3 %.
+// The bytes that one sample of a block of `bytes` stands for: bytes/(1-exp(-bytes/interval)),
+// within 3 %.
 int64_t stands_for(uint64_t bytes, uint64_t interval) {
   if (interval <= 1 || bytes >= 4 * interval) return static_cast<int64_t>(bytes);
   double x = static_cast<double>(bytes), mean = static_cast<double>(interval);
   return static_cast<int64_t>(mean + x / 2 + x * x / (12 * mean));
 }
 
-// Estimates the bytes that the calling thread has freed: its allocated bytes minus the bytes it holds according to its
-// samples. A block that another thread frees counts for that thread.
+// Estimates the bytes that the calling thread has freed: its allocated bytes minus the bytes it
+// holds according to its samples. A block that another thread frees counts for that thread.
 struct ThreadSamples {
   int64_t live_bytes;    // of its samples, minus those of other threads that it freed
   uint64_t freed_bytes;  // never decreases
-  int64_t highest_bytes, zero_bytes;  // of net(): its maximum before freed_bytes last grew, and its value at the reset
+  // Of net(): its maximum before freed_bytes last grew, and its value at the reset.
+  int64_t highest_bytes, zero_bytes;
 
-  int64_t net(const heap::ThreadHeap& mine) const { return static_cast<int64_t>(mine.handed_out_bytes - freed_bytes); }
+  int64_t net(const heap::ThreadHeap& mine) const {
+    return static_cast<int64_t>(mine.handed_out_bytes - freed_bytes);
+  }
   void look_for_peak(const heap::ThreadHeap& mine) {
     if (net(mine) > highest_bytes) highest_bytes = net(mine);
   }
@@ -95,22 +102,26 @@ void adopt_sampling(heap::ThreadHeap& mine) {
 void end_sampling_of_thread(heap::ThreadHeap* mine) {
   profile::end_sampled_thread();
   profile::SamplePace::Limit limit;
-  if (mine != nullptr && mine->recorder != nullptr && limits_samples(mine->sample_base, &limit)) recorder_of(*mine)->pace.end(limit);
+  if (mine != nullptr && mine->recorder != nullptr && limits_samples(mine->sample_base, &limit))
+    recorder_of(*mine)->pace.end(limit);
 }
 
-SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
-                                          const void* site) {
+SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes,
+                                          size_t allocated_bytes, const void* site) {
   if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) {
     if (os::inner_calls) return 0;
     mine.recorder = profile::make_recorder();
   }
-  if (mine.due_interval != mine.sample_base) stretched_samples.fetch_add(1, std::memory_order_relaxed);
+  if (mine.due_interval != mine.sample_base)
+    stretched_samples.fetch_add(1, std::memory_order_relaxed);
   uint64_t interval = mine.due_interval;
   int64_t bytes = stands_for(allocated_bytes, interval);
   thread_samples.live_bytes += bytes;
-  uint32_t id = profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, interval, moving_block},
-                                      reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
-  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed))) look_for_dump(static_cast<uint64_t>(bytes));
+  uint32_t id = profile::record_alloc(
+      recorder_of(mine), {requested_bytes, allocated_bytes, interval, moving_block},
+      reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
+  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed)))
+    look_for_dump(static_cast<uint64_t>(bytes));
   return id;
 }
 
@@ -122,14 +133,18 @@ uint64_t sampled_bytes_in_use() {
 void drop_sample() { profile::drop_sample(); }
 
 namespace {
-enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };  // in the order of the words in options.cc
-}
+// In the order of the words in options.cc.
+enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };
+}  // namespace
 
 void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
   uint64_t stacks = options::get(options::Id::free_stacks);
-  profile::DeathStacks wanted{stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0, stacks == kFreeStacksAll};
-  profile::FreedSample freed = profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id, wanted);
-  if (mine != nullptr) thread_samples.left(*mine, stands_for(freed.allocated_bytes, freed.interval_bytes));
+  profile::DeathStacks wanted{stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0,
+                              stacks == kFreeStacksAll};
+  profile::FreedSample freed =
+      profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id, wanted);
+  if (mine != nullptr)
+    thread_samples.left(*mine, stands_for(freed.allocated_bytes, freed.interval_bytes));
 }
 
 const uint64_t* thread_freed_bytes() { return &thread_samples.freed_bytes; }
@@ -175,13 +190,16 @@ profile::ExactBytes exact_bytes() {
   os::Scratch<Taken> taken;
   if (!taken) return {};
   const heap::Statistics& s = taken->statistics;
-  return {s.live_bytes, s.allocated_bytes > s.untaken_bytes ? s.allocated_bytes - s.untaken_bytes : 0, heap::freed_bytes(s)};
+  return {s.live_bytes,
+          s.allocated_bytes > s.untaken_bytes ? s.allocated_bytes - s.untaken_bytes : 0,
+          heap::freed_bytes(s)};
 }
 bool profile_of(profile::Kind kind, ProfileBytes* out) {
   profile::Buffer buffer{};
   // The exact figures first: encoding takes time, and they are shown beside the estimates.
   profile::ExactBytes exact = exact_bytes();
-  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, exact)) return false;
+  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, exact))
+    return false;
   return hand_over(buffer, out);
 }
 }  // namespace
@@ -197,7 +215,9 @@ bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeath
 bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
 void sampling_loaded() { profile::note_modules_at_start(); }
-void python_option_changed() { profile::follow_python_option(options::get(options::Id::python_frames) != 0); }
+void python_option_changed() {
+  profile::follow_python_option(options::get(options::Id::python_frames) != 0);
+}
 bool note_loaded_python(uintptr_t pc) { return profile::note_loaded_python(pc); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }
 
@@ -219,7 +239,8 @@ bool growth_profile(ProfileBytes* out) {
 
 bool pool_profile(ProfileBytes* out) {
   profile::Buffer buffer{};
-  return profile::pool_profile_to_buffer(&buffer, options::get(options::Id::sample)) && hand_over(buffer, out);
+  return profile::pool_profile_to_buffer(&buffer, options::get(options::Id::sample)) &&
+         hand_over(buffer, out);
 }
 
 bool fragmentation_profile(ProfileBytes* out) {
@@ -228,13 +249,16 @@ bool fragmentation_profile(ProfileBytes* out) {
   heap::for_each_sample_share(
       [](void* context, const heap::SampleShare& share) {
         if (share.sample_id == 0) return;
-        static_cast<profile::FragmentationProfile*>(context)->add(share.sample_id, share.home_bytes, share.own_bytes, share.has_home);
+        static_cast<profile::FragmentationProfile*>(context)->add(share.sample_id, share.home_bytes,
+                                                                  share.own_bytes, share.has_home);
       },
       &charges);
   MemoryReport memory = memory_report(heap::statistics(), true);
-  profile::FragmentationTotals totals{heap::fragmented_bytes(), memory.fragmentation, memory.uncertain};
+  profile::FragmentationTotals totals{heap::fragmented_bytes(), memory.fragmentation,
+                                      memory.uncertain};
   profile::Buffer buffer{};
-  return charges.finish(&buffer, options::get(options::Id::sample), totals) && hand_over(buffer, out);
+  return charges.finish(&buffer, options::get(options::Id::sample), totals) &&
+         hand_over(buffer, out);
 }
 
 namespace {
@@ -248,7 +272,8 @@ unsigned copy_frames(const profile::Stack& stack, uintptr_t* frames, unsigned mo
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   os::Scratch<profile::Stack> stack;
   if (!stack) return 0;
-  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: a truncated stack would be counted as truncated
+  // In full: a truncated stack would be counted as truncated.
+  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);
   return copy_frames(*stack, frames, most);
 }
 
@@ -265,7 +290,8 @@ bool python_place(uintptr_t return_address, PythonPlace* out) {
   if (!profile::is_python_pc(return_address) || names == nullptr) return false;
   profile::PythonPc place = profile::python_pc(return_address);
   profile::PythonNames::Function function = names->function(place.function);
-  *out = {function.name.data, function.file.data, function.name.bytes, function.file.bytes, place.line};
+  *out = {function.name.data, function.file.data, function.name.bytes, function.file.bytes,
+          place.line};
   return true;
 }
 
@@ -281,7 +307,8 @@ bool view_sample(uint32_t id, SampleView* out) {
   profile::LiveSample sample = profile::records.live.get_if_alive(id);
   if (sample.bucket == nullptr) return false;
   const profile::InternedStack& stack = *sample.bucket->stack;
-  *out = {stack.pcs(), stack.depth, reinterpret_cast<uint64_t>(&stack), sample.birth_ns, profile::thread_id_of(sample.thread)};
+  *out = {stack.pcs(), stack.depth, reinterpret_cast<uint64_t>(&stack), sample.birth_ns,
+          profile::thread_id_of(sample.thread)};
   return true;
 }
 
@@ -306,17 +333,22 @@ struct RowVisitor {
 
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context) {
   RowVisitor visitor{f, context};
-  profile::records.buckets.for_each([&](const profile::Bucket& bucket) { visitor.visit(profile::read_bucket(bucket)); });
+  profile::records.buckets.for_each(
+      [&](const profile::Bucket& bucket) { visitor.visit(profile::read_bucket(bucket)); });
 }
 void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context) {
   RowVisitor visitor{f, context};
   profile::for_each_row_since(
-      [](void* to, const profile::BucketRow& row) { static_cast<const RowVisitor*>(to)->visit(row); }, &visitor);
+      [](void* to, const profile::BucketRow& row) {
+        static_cast<const RowVisitor*>(to)->visit(row);
+      },
+      &visitor);
 }
 bool forget_samples() { return profile::forget_samples(); }
 uint64_t samples_forgotten_ns() { return profile::forgotten_ns(); }
 
-void for_each_heap_note(uint64_t interval_bytes, void (*line)(void* context, const Text& text), void* context) {
+void for_each_heap_note(uint64_t interval_bytes, void (*line)(void* context, const Text& text),
+                        void* context) {
   profile::heap_profile_notes({line, context}, interval_bytes, exact_bytes());
 }
 void for_each_growth_note(void (*line)(void* context, const Text& text), void* context) {
@@ -336,7 +368,9 @@ void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), voi
       &visitor);
 }
 
-double chance_of_sample(size_t bytes, uint64_t interval_bytes) { return 1 / profile::sample_weight(bytes, interval_bytes); }
+double chance_of_sample(size_t bytes, uint64_t interval_bytes) {
+  return 1 / profile::sample_weight(bytes, interval_bytes);
+}
 
 void lock_sampling_for_fork() {
   profile::lock_pools_for_fork();
@@ -352,7 +386,8 @@ void unlock_sampling_after_fork(bool in_child) {
   if (!in_child) return;
   profile::renumber_threads_in_child();
   profile::SamplePace::reset_in_child();
-  profile::reset_module_table();  // a thread that does not exist here may have been refreshing it
+  // A thread that does not exist here may have been refreshing it.
+  profile::reset_module_table();
   profile::reset_static_program();
 }
 

@@ -1,5 +1,5 @@
-// Is every byte sampled with the right probability? Observed over expected sample counts within 4 standard errors, for
-// every way of allocating and the patterns that break countdown samplers.
+// Is every byte sampled with the right probability? Observed over expected sample counts within 4
+// standard errors, for every way of allocating and the patterns that break countdown samplers.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 
@@ -26,11 +26,13 @@ namespace seemalloc {
 namespace {
 
 size_t allocated_bytes(size_t bytes) {
-  return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
+  return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes
+                                       : heap::large_bytes(bytes);
 }
 
-// The difference between the samples of `n` allocations of `bytes` and the binomial's n·p, in standard errors. A new
-// thread makes the allocations: an older one may use many lists before it notices the new interval.
+// The difference between the samples of `n` allocations of `bytes` and the binomial's n·p, in
+// standard errors. A new thread makes the allocations: an older one may use many lists before it
+// notices the new interval.
 double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   EXPECT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   heap::purge_all();  // a large span cached from before may be an eighth larger than necessary
@@ -38,7 +40,8 @@ double deviation(size_t bytes, size_t interval, size_t n, const std::function<vo
   uint64_t before = sampling_report().samples;
   std::thread(run).join();
   double observed = static_cast<double>(sampling_report().samples - before);
-  double p = 1 - std::exp(-static_cast<double>(allocated_bytes(bytes)) / static_cast<double>(interval));
+  double p =
+      1 - std::exp(-static_cast<double>(allocated_bytes(bytes)) / static_cast<double>(interval));
   double expected = static_cast<double>(n) * p;
   EXPECT_EQ(sampling_report().dropped, 0u);
   EXPECT_EQ(seemalloc_profile_stop(), 0);
@@ -46,25 +49,29 @@ double deviation(size_t bytes, size_t interval, size_t n, const std::function<vo
   return (observed - expected) / std::sqrt(expected * (1 - p));
 }
 
-// Some of the hundreds of comparisons of a test day fail by chance; a bias fails again, in the same direction.
+// Some of the hundreds of comparisons of a test day fail by chance; a bias fails again, in the same
+// direction.
 void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   double first = deviation(bytes, interval, n, run);
   if (std::abs(first) <= 4) return;
   double second = deviation(bytes, interval, n, run);
   EXPECT_FALSE(std::abs(second) > 3 && std::signbit(first) == std::signbit(second))
-      << bytes << " bytes: " << first << " and again " << second << " standard errors from the expected number of samples";
+      << bytes << " bytes: " << first << " and again " << second
+      << " standard errors from the expected number of samples";
 }
 
 struct Case {
   size_t bytes, interval, n;
 };
 // About 2000 expected samples each, without allocating gigabytes at once.
-const Case kCases[] = {{16, 4 * KiB, repetitions(500000u)},        {64, 16 * KiB, repetitions(500000u)},
-                       {1 * KiB, 64 * KiB, repetitions(130000u)},  {8 * KiB, 128 * KiB, repetitions(32000u)},
-                       {64 * KiB, 256 * KiB, repetitions(9000u)},  {1 * MiB, 2 * MiB, repetitions(5000u)}};
+const Case kCases[] = {
+    {16, 4 * KiB, repetitions(500000u)},       {64, 16 * KiB, repetitions(500000u)},
+    {1 * KiB, 64 * KiB, repetitions(130000u)}, {8 * KiB, 128 * KiB, repetitions(32000u)},
+    {64 * KiB, 256 * KiB, repetitions(9000u)}, {1 * MiB, 2 * MiB, repetitions(5000u)}};
 
 class Sampling : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, Sampling, testing::ValuesIn(kCases), [](const auto& info) { return std::to_string(info.param.bytes); });
+INSTANTIATE_TEST_SUITE_P(Sizes, Sampling, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::to_string(info.param.bytes); });
 
 TEST_P(Sampling, GrowOnly) {
   Case c = GetParam();
@@ -132,7 +139,8 @@ TEST_P(Sampling, OtherWaysToAllocate) {
   });
 }
 
-// Classes interleaved and the interval changed meanwhile: each sample keeps its own weight, so the estimate holds.
+// Classes interleaved and the interval changed meanwhile: each sample keeps its own weight, so the
+// estimate holds.
 TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
@@ -152,7 +160,8 @@ TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
     }
   }
   SamplingReport after = sampling_report();
-  double estimate = static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
+  double estimate =
+      static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
   EXPECT_NEAR(estimate, live, 6 * static_cast<double>(after.estimate_stderr_bytes)) << live;
   EXPECT_LT(static_cast<double>(after.estimate_stderr_bytes), live / 5);
   for (void* p : blocks) sm_free(p);
@@ -184,7 +193,8 @@ TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
       }
     }
     SamplingReport after = sampling_report();
-    double estimate = static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
+    double estimate =
+        static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
     EXPECT_NEAR(estimate, live, 6 * static_cast<double>(after.estimate_stderr_bytes)) << live;
     EXPECT_GT(after.stretched, before.stretched);
     EXPECT_LT(static_cast<double>(after.samples - before.samples), all / (4 * KiB) / 2);
@@ -194,7 +204,8 @@ TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
-// Distances are redrawn all the time, because another thread has backed off: no sample point is lost by that.
+// Distances are redrawn all the time, because another thread has backed off: no sample point is
+// lost by that.
 TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
   Case c = GetParam();
   std::vector<void*> blocks(64);
@@ -242,7 +253,8 @@ size_t blocks_of_all_sizes() {
   return sum;
 }
 
-// In a thread of its own: lists passed to malloc before the interval changed are used up as they were drawn.
+// In a thread of its own: lists passed to malloc before the interval changed are used up as they
+// were drawn.
 TEST(SamplingEstimate, EverythingRecordedIsExact) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
@@ -255,17 +267,23 @@ TEST(SamplingEstimate, EverythingRecordedIsExact) {
       live += sm_malloc_usable_size(blocks[i]);
       requested += i % 3000;
     }
-    EXPECT_EQ(heap::statistics().live_bytes - live_before, live) << "a recorded block counts as what it was allocated as, wherever it lies";
+    EXPECT_EQ(heap::statistics().live_bytes - live_before, live)
+        << "a recorded block counts as what it was allocated as, wherever it lies";
     EXPECT_EQ(blocks_of_all_sizes(), live + live_before) << "block by block";
     SamplingReport after = sampling_report();
     EXPECT_EQ(after.samples - before.samples, blocks.size());
-    EXPECT_NEAR(static_cast<double>(after.estimate_bytes - before.estimate_bytes), static_cast<double>(live), 2);
-    EXPECT_NEAR(static_cast<double>(after.requested_bytes - before.requested_bytes), static_cast<double>(requested), 2);
-    for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_realloc(blocks[i], sm_malloc_usable_size(blocks[i]) + i % 50000);
+    EXPECT_NEAR(static_cast<double>(after.estimate_bytes - before.estimate_bytes),
+                static_cast<double>(live), 2);
+    EXPECT_NEAR(static_cast<double>(after.requested_bytes - before.requested_bytes),
+                static_cast<double>(requested), 2);
+    for (size_t i = 0; i < blocks.size(); i++)
+      blocks[i] = sm_realloc(blocks[i], sm_malloc_usable_size(blocks[i]) + i % 50000);
     for (void* p : blocks) sm_free(p);
     EXPECT_EQ(sampling_report().live_samples, before.live_samples);
-    EXPECT_NEAR(static_cast<double>(sampling_report().estimate_bytes), static_cast<double>(before.estimate_bytes), 2);
-    EXPECT_NEAR(static_cast<double>(sampling_report().requested_bytes), static_cast<double>(before.requested_bytes), 2);
+    EXPECT_NEAR(static_cast<double>(sampling_report().estimate_bytes),
+                static_cast<double>(before.estimate_bytes), 2);
+    EXPECT_NEAR(static_cast<double>(sampling_report().requested_bytes),
+                static_cast<double>(before.requested_bytes), 2);
     EXPECT_EQ(heap::statistics().live_bytes, live_before);
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);

@@ -1,5 +1,5 @@
-// Memory by thread: the profile "threads" of programs with threads that start, end, are renamed, fork, and are too
-// many.
+// Memory by thread: the profile "threads" of programs with threads that start, end, are renamed,
+// fork, and are too many.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>
@@ -46,7 +46,8 @@ struct Held {
 std::map<std::string, Held> held() {
   std::map<std::string, Held> found;
   std::string bytes = take("threads");
-  EXPECT_EQ(profile::decode(bytes).types, (std::vector<std::string>{"inuse_objects/count", "inuse_space/bytes"}));
+  EXPECT_EQ(profile::decode(bytes).types,
+            (std::vector<std::string>{"inuse_objects/count", "inuse_space/bytes"}));
   for (const profile::DecodedRow& row : profile::rows_of(bytes)) {
     Held& one = found[row.labels.at("thread")];
     one.objects += row.values[0];
@@ -99,7 +100,8 @@ TEST_F(ThreadsProfile, SaysWhoHoldsWhat) {
   EXPECT_EQ(now.count("at the end"), 0u);
 }
 
-// Sampled, with threads at work: the sums are those of the heap profile, row by row and thread by thread.
+// Sampled, with threads at work: the sums are those of the heap profile, row by row and thread by
+// thread.
 TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
   uint64_t seed = seed_for_test();
   SCOPED_TRACE(seed);
@@ -133,7 +135,9 @@ TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
   }
   ASSERT_EQ(by_thread.size(), whole.size());
   EXPECT_GT(rows, static_cast<int64_t>(whole.size())) << "several threads at one stack and size";
-  for (const auto& [key, bytes] : whole) EXPECT_NEAR(static_cast<double>(by_thread[key]), static_cast<double>(bytes), 4) << "each row is rounded";
+  for (const auto& [key, bytes] : whole)
+    EXPECT_NEAR(static_cast<double>(by_thread[key]), static_cast<double>(bytes), 4)
+        << "each row is rounded";
   for (auto& list : blocks) {
     for (void* block : list) sm_free(block);
   }
@@ -141,7 +145,8 @@ TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
 
 // More threads than can be distinguished, none of which holds anything: their numbers are recycled.
 TEST_F(ThreadsProfile, ThreadsThatHoldNothingTakeNoRoom) {
-  for (uint32_t i = 0; i < profile::ThreadNames::kMost + 500; i++) std::thread([] { sm_free(sm_malloc(100)); }).join();
+  for (uint32_t i = 0; i < profile::ThreadNames::kMost + 500; i++)
+    std::thread([] { sm_free(sm_malloc(100)); }).join();
   void* block = nullptr;
   std::thread([&] {
     call_myself("the last one");
@@ -157,17 +162,20 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   for (void*& block : blocks) std::thread([&] { block = sm_malloc(100); }).join();
   Held others = held()["(other threads)"];
   EXPECT_GE(others.objects, kMore);
-  EXPECT_LE(others.objects, kMore + 5) << "the main thread and what is left of other tests have numbers too";
+  EXPECT_LE(others.objects, kMore + 5)
+      << "the main thread and what is left of other tests have numbers too";
   EXPECT_EQ(others.tid, "");
   bool said = false;
   for (const std::string& comment : profile::decode(take("threads")).comments) {
-    said = said || comment.find("; " + std::to_string(others.objects) + " samples are of (other threads)") != std::string::npos;
+    said = said || comment.find("; " + std::to_string(others.objects) +
+                                " samples are of (other threads)") != std::string::npos;
   }
   EXPECT_TRUE(said);
   // For frees each is still a thread of its own.
   std::string lives = take("remote");
   std::thread([] { sm_free(sm_malloc(100)); }).join();
-  EXPECT_EQ(profile::rows_of(take("remote")).size(), profile::rows_of(lives).size()) << "its own block";
+  EXPECT_EQ(profile::rows_of(take("remote")).size(), profile::rows_of(lives).size())
+      << "its own block";
   for (void* block : blocks) sm_free(block);
   os::pause(1100 * kMillisecond_ns);  // recycling was not worthwhile for the last ones
   void* block = nullptr;

@@ -30,21 +30,24 @@ void do_profile(Reply& reply, const char* name) {
     list_profile_kinds(problem);
     return reply.error(problem.c_str());
   }
-  if (!sampling_report().available) return reply.error("this is the library without a profiler (minimal)");
+  if (!sampling_report().available)
+    return reply.error("this is the library without a profiler (minimal)");
   ProfileBytes profile{};
   if (!kind->take(&profile)) return reply.error("no memory for the profile");
   reply.profile(profile);
 }
 
 void do_baseline(Reply& reply, const char*) {
-  if (!set_profile_baseline()) return reply.error("this is the library without a profiler (minimal)");
+  if (!set_profile_baseline())
+    return reply.error("this is the library without a profiler (minimal)");
   return reply.text("");
 }
 
-// Writes a profile to the file that the program's own options name, and answers with the name. A client cannot choose a
-// path: the tool fetches the profile and writes it itself.
+// Writes a profile to the file that the program's own options name, and answers with the name. A
+// client cannot choose a path: the tool fetches the profile and writes it itself.
 void do_dump(Reply& reply, const char* arguments) {
-  if (*arguments != 0) return reply.error("expected dump without arguments: clients cannot choose the path");
+  if (*arguments != 0)
+    return reply.error("expected dump without arguments: clients cannot choose the path");
   FixedText<kDumpPathBytes> path;
   int result = dump_by_prefix(DumpReason::kAsked, path);
   if (result == 0) return reply.text(path);
@@ -55,7 +58,8 @@ void do_dump(Reply& reply, const char* arguments) {
 
 void do_stats(Reply& reply, const char* how) {
   bool brief = text_equal(how, "brief");
-  if (!brief && *how != 0) return reply.error("unknown kind of statistics, expected brief or nothing: ", how);
+  if (!brief && *how != 0)
+    return reply.error("unknown kind of statistics, expected brief or nothing: ", how);
   MappedText memory(kJsonBytes);
   if (memory.memory() == nullptr) return reply.error("no memory for the statistics");
   Text text(memory.memory(), memory.bytes());
@@ -110,10 +114,13 @@ void do_set(Reply& reply, const char* arguments) {
   options::Id id;
   if (options::find(arguments, name_length, &id) && options::row(id).kind == options::Kind::kText &&
       options::row(id).when == options::When::kAny) {
-    return reply.error("only the program itself can set file names, in SEEMALLOC_CONF or by its own calls: ", options::row(id).name);
+    return reply.error(
+        "only the program itself can set file names, in SEEMALLOC_CONF or by its own calls: ",
+        options::row(id).name);
   }
   FixedText<400> problem;
-  if (set_option(arguments, name_length, value, problem) != SetOption::kDone) return reply.error(problem.c_str());
+  if (set_option(arguments, name_length, value, problem) != SetOption::kDone)
+    return reply.error(problem.c_str());
   return reply.text("");
 }
 
@@ -139,7 +146,8 @@ void answer_read(Reply& reply, unsigned reader) {
   MappedText memory(kTraceTextBytes);
   if (memory.memory() == nullptr) return reply.error("no memory for the events");
   Text text(memory.memory(), memory.bytes());
-  if (!read_trace(reader, text)) return reply.error("this trace has ended: it was not read for 5 s");
+  if (!read_trace(reader, text))
+    return reply.error("this trace has ended: it was not read for 5 s");
   reply.memory(memory, text.size());
 }
 
@@ -147,7 +155,8 @@ void answer_read(Reply& reply, unsigned reader) {
 unsigned number_at(const char* text) {
   while (*text == ' ') text++;
   unsigned number = 0;
-  for (; *text >= '0' && *text <= '9'; text++) number = number * 10 + static_cast<unsigned>(*text - '0');
+  for (; *text >= '0' && *text <= '9'; text++)
+    number = number * 10 + static_cast<unsigned>(*text - '0');
   return number;
 }
 
@@ -156,12 +165,13 @@ void do_trace(Reply& reply, const char* arguments) {
   unsigned reader = number_at(arguments + length);
   if (text_equal(arguments, length, "start")) return answer_start(reply);
   if (text_equal(arguments, length, "read")) return answer_read(reply, reader);
-  if (text_equal(arguments, length, "stop")) return stop_trace(reader) ? reply.text("") : reply.error("no such trace");
+  if (text_equal(arguments, length, "stop"))
+    return stop_trace(reader) ? reply.text("") : reply.error("no such trace");
   return reply.error("expected trace start, read N or stop N: ", arguments);
 }
 
-// Reads a number of at most nine digits, followed by a space or the end. False if there is none. *at: the text after
-// it.
+// Reads a number of at most nine digits, followed by a space or the end. False if there is none.
+// *at: the text after it.
 bool take_number(const char** at, uint64_t* number) {
   const char* s = *at;
   uint64_t n = 0;
@@ -177,7 +187,8 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
   CpuRequest request = requested_cpu_profile();
   const char* at = arguments;
   uint64_t frequency = request.frequency, ms = 0;
-  bool good = (*at == 0 || take_number(&at, &frequency)) && (*at == 0 || take_number(&at, &ms)) && *at == 0;
+  bool good =
+      (*at == 0 || take_number(&at, &frequency)) && (*at == 0 || take_number(&at, &ms)) && *at == 0;
   if (!good || frequency < 1 || frequency > kMaxCpuFrequency) {
     return reply.error("expected a frequency from 1 to 4000 and a time in ms: ", arguments);
   }
@@ -191,16 +202,19 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
   return reply.text(name);
 }
 
-// "": stops the running profile. "NUMBER": stops that profile if it is still running. The answer is its profile, unless
-// another one has started since.
+// "": stops the running profile. "NUMBER": stops that profile if it is still running. The answer is
+// its profile, unless another one has started since.
 void answer_cpu_stop(Reply& reply, const char* argument) {
-  if (*argument == 0) return stop_cpu_profile() ? reply.text("") : reply.error("no CPU profile is running");
+  if (*argument == 0)
+    return stop_cpu_profile() ? reply.text("") : reply.error("no CPU profile is running");
   uint64_t number = 0;
   const char* at = argument;
-  if (!take_number(&at, &number) || *at != 0) return reply.error("expected the number returned by cpu start: ", argument);
+  if (!take_number(&at, &number) || *at != 0)
+    return reply.error("expected the number returned by cpu start: ", argument);
   CpuTaken taken{};
   switch (take_cpu_profile(number, true, &taken)) {
-    case CpuTake::kReplaced: return reply.error("no such CPU profile: another one has started since");
+    case CpuTake::kReplaced:
+      return reply.error("no such CPU profile: another one has started since");
     case CpuTake::kNoMemory: return reply.error("no memory for the profile");
     case CpuTake::kTaken: break;
   }
@@ -236,8 +250,10 @@ void do_map(Reply& reply, const char* arguments) {
   HeapMapRequest request;
   if (*arguments != 0) {
     const char* rest = arguments;
-    bool read = read_hex(rest, &request.from) && *rest++ == ' ' && read_hex(rest, &request.to) && *rest == 0;
-    if (!read || request.from >= request.to) return reply.error("expected map or map 0xFROM 0xTO: ", arguments);
+    bool read = read_hex(rest, &request.from) && *rest++ == ' ' && read_hex(rest, &request.to) &&
+                *rest == 0;
+    if (!read || request.from >= request.to)
+      return reply.error("expected map or map 0xFROM 0xTO: ", arguments);
     request.with_parts = true;
   }
   HeapMapJson map(request);
@@ -250,10 +266,11 @@ struct Command {
   void (*run)(Reply& reply, const char* arguments);
 };
 constexpr Command kCommands[] = {
-    {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
-    {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
-    {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline}, {"cpu", do_cpu},
-    {"dump", do_dump}, {"map", do_map},
+    {"ping", do_ping},       {"version", do_version},   {"profile", do_profile},
+    {"stats", do_stats},     {"options", do_options},   {"get", do_get},
+    {"set", do_set},         {"purge", do_purge},       {"trace", do_trace},
+    {"threads", do_threads}, {"baseline", do_baseline}, {"cpu", do_cpu},
+    {"dump", do_dump},       {"map", do_map},
 };
 constexpr bool each_is_there_once() {
   for (const Command& a : kCommands) {

@@ -1,4 +1,5 @@
-// The commands of the control socket. A client may use them after it has authenticated itself (control.h).
+// The commands of the control socket. A client may use them after it has authenticated itself
+// (control.h).
 //
 // Each command gets its arguments and writes a reply. Threads: the helper thread.
 #pragma once
@@ -7,8 +8,8 @@
 
 namespace seemalloc {
 
-// `COMMAND [ARGS]`, NUL-terminated; the line is modified. Requires: nothing is pending in the reply; afterwards an
-// answer is.
+// `COMMAND [ARGS]`, NUL-terminated; the line is modified. Requires: nothing is pending in the
+// reply; afterwards an answer is.
 void run_command(Reply& reply, char* line);
 
 }  // namespace seemalloc

@@ -17,17 +17,19 @@ namespace seemalloc {
 namespace {
 
 constexpr long kWouldBlock = -11;  // -EAGAIN
-// After a failed accept (out of descriptors) the waiting client would immediately wake the helper thread again and
-// again.
+// After a failed accept (out of descriptors) the waiting client would immediately wake the helper
+// thread again and again.
 constexpr uint64_t kAcceptPause_ns = kSecond_ns;
-// How often the file's existence is checked (one system call), and a socket that could not be created is tried again.
+// How often the file's existence is checked (one system call), and a socket that could not be
+// created is tried again.
 constexpr uint64_t kLookAgain_ns = 2 * kSecond_ns, kTryAgain_ns = 5 * kSecond_ns;
-// Time-outs: for a client that reads nothing of its answer or has sent half a line; and from the connection to the
-// proof.
+// Time-outs: for a client that reads nothing of its answer or has sent half a line; and from the
+// connection to the proof.
 constexpr uint64_t kUndone_ns = 5 * kSecond_ns, kUnproven_ns = 10 * kSecond_ns;
 // For one whole answer: its memory is taken from the program.
 constexpr uint64_t kAnswer_ns = 30 * kSecond_ns;
-// A connection that has been idle this long is dropped for a new one when all slots are taken; the tool connects again.
+// A connection that has been idle this long is dropped for a new one when all slots are taken; the
+// tool connects again.
 constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
 
 // The process that created the socket file; 0: none. A forked child must not remove its parent's.
@@ -36,7 +38,9 @@ std::atomic<int> socket_process{0};
 char socket_path[options::kMaxTextBytes + 64];
 os::FileIdentity socket_file;
 
-uint64_t since(uint64_t then_ns, uint64_t now_ns) { return now_ns > then_ns ? now_ns - then_ns : 0; }
+uint64_t since(uint64_t then_ns, uint64_t now_ns) {
+  return now_ns > then_ns ? now_ns - then_ns : 0;
+}
 
 }  // namespace
 
@@ -90,7 +94,8 @@ bool remove_socket() {
 // ---- connections ----
 
 void Control::let_go(Client& client) {
-  if (client.descriptor.fd < 0) return;  // nothing is written: in a child of fork the page would be copied
+  // Nothing is written: in a child of fork the page would be copied.
+  if (client.descriptor.fd < 0) return;
   client.reply.clear();
   client.proof.close();
   client.proven = false;
@@ -98,8 +103,8 @@ void Control::let_go(Client& client) {
   client.descriptor.close();
 }
 
-// A free slot, or the slot of the client that has been idle longest: an unproven one, if there is any. Null when all
-// are busy.
+// A free slot, or the slot of the client that has been idle longest: an unproven one, if there is
+// any. Null when all are busy.
 Control::Client* Control::place_for(unsigned user, uint64_t now_ns) {
   for (unsigned i = 0; i < (user == 0 ? kClients : kPlaces); i++) {
     if (clients_[i].descriptor.fd < 0) return &clients_[i];
@@ -143,15 +148,18 @@ void Control::note_activity(Client& client, uint64_t now_ns) {
 bool Control::is_in_time(const Client& client, uint64_t now_ns) {
   uint64_t idle_ns = since(client.active_ns, now_ns);
   if (!client.proven) return idle_ns < kUnproven_ns;
-  if (client.reply.is_pending()) return idle_ns < kUndone_ns && since(client.asked_ns, now_ns) < kAnswer_ns;
+  if (client.reply.is_pending())
+    return idle_ns < kUndone_ns && since(client.asked_ns, now_ns) < kAnswer_ns;
   return client.length == 0 || idle_ns < kUndone_ns;
 }
 
-// Sends more of a pending answer in each round: poll reports a socket writable only once most of its buffer has been
-// read.
+// Sends more of a pending answer in each round: poll reports a socket writable only once most of
+// its buffer has been read.
 bool Control::serve_client(Client& client, uint64_t now_ns) {
   if (client.reply.is_pending()) {
-    if (!client.descriptor.is_ours() || !send_reply(client, now_ns) || !answer_lines(client, now_ns)) return false;
+    if (!client.descriptor.is_ours() || !send_reply(client, now_ns) ||
+        !answer_lines(client, now_ns))
+      return false;
   } else if (client.ready) {
     if (!client.descriptor.is_ours() || !read_client(client, now_ns)) return false;
   }
@@ -159,10 +167,12 @@ bool Control::serve_client(Client& client, uint64_t now_ns) {
 }
 
 bool Control::read_client(Client& client, uint64_t now_ns) {
-  long received = os::receive_now(client.descriptor.fd, client.line + client.length, kMaxLine - 1 - client.length);
+  long received = os::receive_now(client.descriptor.fd, client.line + client.length,
+                                  kMaxLine - 1 - client.length);
   if (received == kWouldBlock) return true;
   if (received <= 0) return false;
-  if (client.length == 0) note_activity(client, now_ns);  // a line that arrives byte by byte gets no extra time
+  // A line that arrives byte by byte gets no extra time.
+  if (client.length == 0) note_activity(client, now_ns);
   client.length += static_cast<unsigned>(received);
   return answer_lines(client, now_ns);
 }
@@ -196,11 +206,13 @@ bool Control::run_line(Client& client, char* line) {
   constexpr char kProve[] = "prove";
   constexpr size_t kLength = sizeof(kProve) - 1;
   if (text_equal(line, kProve)) return prove(client, "");
-  if (text_equal(line, kLength, kProve) && line[kLength] == ' ') return prove(client, line + kLength + 1);
+  if (text_equal(line, kLength, kProve) && line[kLength] == ' ')
+    return prove(client, line + kLength + 1);
   if (client.proven) {
     run_command(client.reply, line);
   } else {
-    client.reply.error("permission denied: prove first that you may inspect this process (a seemalloc of this library's version does)");
+    client.reply.error(
+        "permission denied: prove first that you may inspect this process (a seemalloc of this library's version does)");
   }
   return true;
 }
@@ -241,10 +253,12 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
   constexpr unsigned kPolls = kClients + 3;
   os::Poll polls[kPolls];
   for (unsigned i = 0; i < kClients; i++) {
-    polls[i] = os::Poll{clients_[i].descriptor.fd, false, false, false, clients_[i].reply.is_pending()};
+    polls[i] =
+        os::Poll{clients_[i].descriptor.fd, false, false, false, clients_[i].reply.is_pending()};
   }
   bool accepting = os::monotonic_ns() >= accept_again_ns_;
-  polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};  // negative descriptors are skipped
+  // Negative descriptors are skipped.
+  polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};
   polls[kClients + 1] = stalls.wanted();
   polls[kClients + 2] = wake_up.wanted();
   bool any_open = false;

@@ -1,15 +1,18 @@
 // The control socket: how `seemalloc` communicates with a running process.
 //
-// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700 (socket_place.h). Off in privileged
-// processes. The client sends lines, `COMMAND [ARGS]\n`; each is answered with `ok <length>\n` and that many bytes, or
-// `error <text>\n`. Commands: see kCommands in commands.cc; they are reserved for clients that may inspect this
-// process, as decided by the kernel (decision 0073):
-//   prove          is answered with the number N of a descriptor: /proc/PID/fd/N is a link to `/memfd:seemalloc:SECRET (deleted)`, which
-//                  can be read with the rights that ptrace requires (PTRACE_MODE_READ_FSCREDS): same user and groups, at least this
-//                  process's capabilities, and this process dumpable; or CAP_SYS_PTRACE
+// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700 (socket_place.h).
+// Off in privileged processes. The client sends lines, `COMMAND [ARGS]\n`; each is answered with
+// `ok <length>\n` and that many bytes, or `error <text>\n`. Commands: see kCommands in commands.cc;
+// they are reserved for clients that may inspect this process, as decided by the kernel (decision
+// 0073):
+//   prove          is answered with the number N of a descriptor: /proc/PID/fd/N is a link to
+//   `/memfd:seemalloc:SECRET (deleted)`, which
+//                  can be read with the rights that ptrace requires (PTRACE_MODE_READ_FSCREDS):
+//                  same user and groups, at least this process's capabilities, and this process
+//                  dumpable; or CAP_SYS_PTRACE
 //   prove SECRET   enables all commands on this connection
-// The helper thread never waits for a client: answers are sent as the client reads them, and incomplete requests time
-// out.
+// The helper thread never waits for a client: answers are sent as the client reads them, and
+// incomplete requests time out.
 // Threads: the helper thread only; remove_socket() also from the exiting thread.
 #pragma once
 
@@ -25,16 +28,19 @@ namespace seemalloc {
 
 class Control {
  public:
-  // Opens the socket, and reopens it if the program has closed it or changed its user, or its file is gone.
+  // Opens the socket, and reopens it if the program has closed it or changed its user, or its file
+  // is gone.
   void keep_open();
-  // Waits until a client needs service, the kernel reports a stall, another thread wakes the helper thread, or
-  // `timeout_ns` has passed.
+  // Waits until a client needs service, the kernel reports a stall, another thread wakes the helper
+  // thread, or `timeout_ns` has passed.
   void wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns);
-  // Ends a wait in another thread; later connections are refused. Called when the helper thread must end.
+  // Ends a wait in another thread; later connections are refused. Called when the helper thread
+  // must end.
   void interrupt();
   // Answers what wait() found.
   void serve();
-  // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.
+  // Forgets every descriptor without touching the files: in the child of fork they belong to the
+  // parent.
   void forget();
 
  private:
@@ -47,8 +53,9 @@ class Control {
     os::Descriptor descriptor;
     bool ready = false;
     bool proven = false;
-    uint64_t active_ns = 0;  // when it last sent or received something; before its proof, when it connected
-    uint64_t asked_ns = 0;   // when it sent the request that is being answered
+    // When it last sent or received something; before its proof, when it connected.
+    uint64_t active_ns = 0;
+    uint64_t asked_ns = 0;  // when it sent the request that is being answered
     os::Descriptor proof;
     char secret[33] = {};
     unsigned length = 0;
@@ -79,7 +86,8 @@ class Control {
   Client clients_[kClients];
 };
 
-// Removes this process's socket file, if it is still the one that it created. False if it has been removed already.
+// Removes this process's socket file, if it is still the one that it created. False if it has been
+// removed already.
 bool remove_socket();
 
 }  // namespace seemalloc

@@ -1,5 +1,5 @@
-// The control socket, driven directly: authentication, clients that stop midway, and the socket's directory. Time
-// passes only as the tests say.
+// The control socket, driven directly: authentication, clients that stop midway, and the socket's
+// directory. Time passes only as the tests say.
 #include "core/api/service/control.h"
 
 #include <gtest/gtest.h>
@@ -67,8 +67,13 @@ class ControlTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  std::string path() const { return folder_ + "/sockets/" + std::to_string(os::process_id()) + ".sock"; }
-  std::string second_path() const { return "/tmp/seemalloc-" + std::to_string(geteuid()) + "/" + std::to_string(os::process_id()) + ".sock"; }
+  std::string path() const {
+    return folder_ + "/sockets/" + std::to_string(os::process_id()) + ".sock";
+  }
+  std::string second_path() const {
+    return "/tmp/seemalloc-" + std::to_string(geteuid()) + "/" + std::to_string(os::process_id()) +
+           ".sock";
+  }
 
   void round() {
     control_.keep_open();
@@ -93,7 +98,9 @@ class ControlTest : public testing::Test {
     rounds();
     return fd;
   }
-  static void say(int fd, const std::string& text) { EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
+  static void say(int fd, const std::string& text) {
+    EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
   // The data that can be read; "<gone>" at its end.
   std::string heard(int fd) {
     std::string all;
@@ -143,9 +150,11 @@ unsigned places() { return geteuid() == 0 ? kPlaces + 2 : kPlaces; }
 
 TEST_F(ControlTest, NoCommandIsServedBeforeAProof) {
   int fd = connect();
-  for (const char* command : {"ping", "version", "get sample", "set sample 1", "profile heap", "dump", "dump /tmp/x", "stats", "trace start", "purge", ""}) {
+  for (const char* command : {"ping", "version", "get sample", "set sample 1", "profile heap",
+                              "dump", "dump /tmp/x", "stats", "trace start", "purge", ""}) {
     std::string answer = ask(fd, command);
-    EXPECT_EQ(answer.rfind("error permission denied: prove first", 0), 0u) << command << ": " << answer;
+    EXPECT_EQ(answer.rfind("error permission denied: prove first", 0), 0u)
+        << command << ": " << answer;
   }
   prove(fd);
   EXPECT_TRUE(is_served(fd));
@@ -184,7 +193,10 @@ TEST_F(ControlTest, NoPathOfAClientsIsOpened) {
   std::string file = folder_ + "/profile";
   EXPECT_EQ(ask(fd, "dump " + file).rfind("error expected dump without arguments", 0), 0u);
   for (const char* option : {"dump_prefix", "dump_at_exit", "stats_at_exit"}) {
-    EXPECT_EQ(ask(fd, std::string("set ") + option + " " + file).rfind("error only the program itself can set file names", 0), 0u) << option;
+    EXPECT_EQ(ask(fd, std::string("set ") + option + " " + file)
+                  .rfind("error only the program itself can set file names", 0),
+              0u)
+        << option;
     EXPECT_EQ(ask(fd, std::string("get ") + option), "ok 0\n");
   }
   EXPECT_FALSE(std::filesystem::exists(file));
@@ -226,11 +238,12 @@ TEST_F(ControlTest, ASlowReaderGetsAllOfALongAnswer) {
     if (got == 0) break;
   }
   ASSERT_EQ(all.size(), kTimes * one.size());
-  for (size_t i = 0; i < kTimes; i++) EXPECT_TRUE(all.compare(i * one.size(), one.size(), one) == 0) << i;
+  for (size_t i = 0; i < kTimes; i++)
+    EXPECT_TRUE(all.compare(i * one.size(), one.size(), one) == 0) << i;
 }
 
-// poll does not report its socket writable until most of the buffer has been read, which takes this one longer than the
-// time-out.
+// poll does not report its socket writable until most of the buffer has been read, which takes this
+// one longer than the time-out.
 TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
   int slow = connect_proven();
   std::string one = ask(slow, "options"), many;
@@ -243,7 +256,8 @@ TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
   for (int i = 0; i < 1000 && read < kTimes * one.size(); i++) {
     pass(kSecond_ns);
     ssize_t got = recv(slow, part, sizeof(part), MSG_DONTWAIT);
-    ASSERT_TRUE(got > 0 || (got < 0 && errno == EAGAIN)) << "let go after " << read << " of " << kTimes * one.size();
+    ASSERT_TRUE(got > 0 || (got < 0 && errno == EAGAIN))
+        << "let go after " << read << " of " << kTimes * one.size();
     if (got > 0) read += static_cast<size_t>(got);
   }
   EXPECT_EQ(read, kTimes * one.size());
@@ -323,8 +337,27 @@ TEST_F(ControlTest, RandomBytesAreAnsweredOrRefused) {
   unsigned seed = seed_for_test();
   std::mt19937 random(seed);
   SCOPED_TRACE(seed);
-  const char* words[] = {"prove", "prove ", "get ", "set ", "sample", "dump ", "trace ", "start", "read 1", "map 0x", "cpu stop ", "profile ",
-                         "\n", "\n", "\n", " ", "99999999999999999999", "stats", "threads", "stats brief", "options"};
+  const char* words[] = {"prove",
+                         "prove ",
+                         "get ",
+                         "set ",
+                         "sample",
+                         "dump ",
+                         "trace ",
+                         "start",
+                         "read 1",
+                         "map 0x",
+                         "cpu stop ",
+                         "profile ",
+                         "\n",
+                         "\n",
+                         "\n",
+                         " ",
+                         "99999999999999999999",
+                         "stats",
+                         "threads",
+                         "stats brief",
+                         "options"};
   for (int i = 0; i < 300; i++) {
     int fd = random() % 2 == 0 ? connect_proven() : connect();
     std::string bytes;
@@ -372,7 +405,8 @@ TEST_F(ControlTest, AnotherProcessOfTheSameNumberKeepsItsSocket) {
   os::FileIdentity file = os::identity(path().c_str());
   pass(3 * kSecond_ns);
   EXPECT_NE(socket_json().find(second_path()), std::string::npos) << socket_json();
-  EXPECT_NE(socket_json().find("another process listens there"), std::string::npos) << socket_json();
+  EXPECT_NE(socket_json().find("another process listens there"), std::string::npos)
+      << socket_json();
   int fd = connect(second_path());
   prove(fd);
   EXPECT_TRUE(is_served(fd));
@@ -414,7 +448,9 @@ TEST_F(ControlTest, AnotherPlaceIsTakenAndTheCauseKept) {
     int fd = connect(second_path());
     prove(fd);
     EXPECT_TRUE(is_served(fd));
-    EXPECT_NE(socket_json().find("\"folder\":\"" + sockets + "\",\"why\":\"" + c.why + "\""), std::string::npos) << socket_json();
+    EXPECT_NE(socket_json().find("\"folder\":\"" + sockets + "\",\"why\":\"" + c.why + "\""),
+              std::string::npos)
+        << socket_json();
     remove_socket();
     control_.forget();
     std::filesystem::remove_all(sockets);
@@ -430,8 +466,12 @@ TEST_F(ControlTest, WithoutAnyPlaceTheHelpersNameSaysWhyAndItIsTriedAgain) {
     std::getline(comm, text);
     return text;
   };
-  for (auto [call, error] : std::vector<std::pair<long, int>>{
-           {SYS_bind, ENOSPC}, {SYS_fchmodat, EPERM}, {SYS_listen, ENOMEM}, {SYS_renameat2, EROFS}, {SYS_socket, EMFILE}, {SYS_statx, ENOSYS}}) {
+  for (auto [call, error] : std::vector<std::pair<long, int>>{{SYS_bind, ENOSPC},
+                                                              {SYS_fchmodat, EPERM},
+                                                              {SYS_listen, ENOMEM},
+                                                              {SYS_renameat2, EROFS},
+                                                              {SYS_socket, EMFILE},
+                                                              {SYS_statx, ENOSYS}}) {
     SCOPED_TRACE(call);
     {
       os::RefuseCalls refuse(call, error);
@@ -450,7 +490,8 @@ TEST_F(ControlTest, WithoutAnyPlaceTheHelpersNameSaysWhyAndItIsTriedAgain) {
 }
 
 TEST_F(ControlTest, RefusedCallsWhileItServesAreNoCrash) {
-  for (long call : {SYS_accept4, SYS_getsockopt, SYS_recvfrom, SYS_sendto, SYS_ppoll, SYS_fcntl, SYS_mmap}) {
+  for (long call :
+       {SYS_accept4, SYS_getsockopt, SYS_recvfrom, SYS_sendto, SYS_ppoll, SYS_fcntl, SYS_mmap}) {
     SCOPED_TRACE(call);
     for (unsigned every : {1u, 2u, 3u}) {
       int fd = connect_proven();

@@ -1,14 +1,15 @@
-// A bounded ring of events: many threads write, readers each keep their own position, the oldest events are
-// overwritten.
+// A bounded ring of events: many threads write, readers each keep their own position, the oldest
+// events are overwritten.
 //
-// Writers never wait: a writer that would have to, because another one is still writing to the slot one lap behind,
-// drops its event. Readers detect how many events were overwritten before they were read.
+// Writers never wait: a writer that would have to, because another one is still writing to the slot
+// one lap behind, drops its event. Readers detect how many events were overwritten before they were
+// read.
 // Protocol:
-// 1. A slot's state is 2·position + 1 while the event of that position is being written, and 2·position + 2 once it is
-//    complete.
+// 1. A slot's state is 2·position + 1 while the event of that position is being written, and
+//    2·position + 2 once it is complete.
 // 2. `head_` follows: any thread that finds the slot at the head claimed advances it.
-// 3. Words are stored with release and loaded with acquire between two loads of the state, so a reader that sees a word
-//    of a later event also sees the later state.
+// 3. Words are stored with release and loaded with acquire between two loads of the state, so a
+//    reader that sees a word of a later event also sees the later state.
 // The ring is in zeroed memory of its own, of bytes().
 // Threads: any; a position is used by one thread at a time. Signal handlers may write.
 #pragma once
@@ -54,7 +55,9 @@ class EventRing {
       }
       if (state > 2 * position) continue;  // the head has advanced
       bool busy = state % 2 == 1;
-      if (!busy && !slot.state.compare_exchange_strong(state, 2 * position + 1, std::memory_order_acq_rel)) continue;
+      if (!busy &&
+          !slot.state.compare_exchange_strong(state, 2 * position + 1, std::memory_order_acq_rel))
+        continue;
       if (busy) {
         dropped_.fetch_add(1, std::memory_order_relaxed);
         return false;
@@ -72,8 +75,8 @@ class EventRing {
   uint64_t head() const { return head_.load(std::memory_order_acquire); }
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  // Reads the event at *place and advances *place; false when there is none yet. Overwritten events are skipped and
-  // counted in *lost.
+  // Reads the event at *place and advances *place; false when there is none yet. Overwritten events
+  // are skipped and counted in *lost.
   bool read(uint64_t* place, TraceEvent* event, uint64_t* lost) const {
     for (;;) {
       uint64_t end = head();
@@ -105,18 +108,22 @@ class EventRing {
     std::atomic<uint64_t> words[kWords];
   };
 
-  static unsigned words_used(uint64_t depth) { return static_cast<unsigned>(kWords - TraceEvent::kMaxFrames + depth); }
+  static unsigned words_used(uint64_t depth) {
+    return static_cast<unsigned>(kWords - TraceEvent::kMaxFrames + depth);
+  }
 
   static void write(Slot& slot, const TraceEvent& event) {
     uint64_t words[kWords];
     __builtin_memcpy(words, &event, sizeof(words));
-    for (unsigned i = 0; i < words_used(event.depth); i++) slot.words[i].store(words[i], std::memory_order_release);
+    for (unsigned i = 0; i < words_used(event.depth); i++)
+      slot.words[i].store(words[i], std::memory_order_release);
   }
   static void read_words(const Slot& slot, TraceEvent* event) {
     uint64_t words[kWords];
     for (unsigned i = 0; i < kWords; i++) words[i] = slot.words[i].load(std::memory_order_acquire);
     __builtin_memcpy(event, words, sizeof(words));
-    if (event->depth > TraceEvent::kMaxFrames) event->depth = 0;  // torn: the caller's check of the state will detect it
+    // torn: the caller's check of the state will detect it.
+    if (event->depth > TraceEvent::kMaxFrames) event->depth = 0;
   }
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> head_;

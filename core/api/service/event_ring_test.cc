@@ -1,5 +1,5 @@
-// The ring against a model; and with many writers and readers: no event is torn or read twice, and every event is
-// accounted for.
+// The ring against a model; and with many writers and readers: no event is torn or read twice, and
+// every event is accounted for.
 #include "core/api/service/event_ring.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,9 @@ namespace {
 
 class Memory {
  public:
-  Memory() : memory_(mmap(nullptr, EventRing::bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  Memory()
+      : memory_(mmap(nullptr, EventRing::bytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
   ~Memory() { munmap(memory_, EventRing::bytes()); }
   EventRing& ring() { return *static_cast<EventRing*>(memory_); }
 
@@ -75,7 +77,8 @@ TEST(EventRing, DoesWhatTheModelDoes) {
     auto& reader = readers[random() % 3];
     TraceEvent event;
     for (unsigned n = random() % 400; n != 0; n--) {
-      uint64_t next = std::max<uint64_t>(reader.read + reader.lost, model.empty() ? 0 : model.front());
+      uint64_t next =
+          std::max<uint64_t>(reader.read + reader.lost, model.empty() ? 0 : model.front());
       bool any = memory.ring().read(&reader.place, &event, &reader.lost);
       ASSERT_EQ(any, next < written);
       if (!any) break;

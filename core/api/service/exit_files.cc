@@ -54,8 +54,8 @@ void write_statistics_to(const char* pattern) {
 void say_what_is_left(const char* profile) {
   SamplingReport r = sampling_report();
   FixedText<kDumpPathBytes + 256> line;
-  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error " << r.estimate_stderr_bytes << "), estimated from "
-       << r.live_samples << " samples";
+  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error "
+       << r.estimate_stderr_bytes << "), estimated from " << r.live_samples << " samples";
   if (*profile != 0) line << "; `seemalloc top " << profile << "` shows the call stacks";
   warn(line.c_str());
 }
@@ -63,8 +63,10 @@ void say_what_is_left(const char* profile) {
 }  // namespace
 
 bool dumps_at_exit() {
-  bool to_files = *options::get_text(Id::dump_at_exit) != 0 || *options::get_text(Id::stats_at_exit) != 0;
-  return to_files || options::get(Id::dump_final) != 0 || options::get(Id::leak_summary) != 0 || options::get(Id::stats_print) != 0;
+  bool to_files =
+      *options::get_text(Id::dump_at_exit) != 0 || *options::get_text(Id::stats_at_exit) != 0;
+  return to_files || options::get(Id::dump_final) != 0 || options::get(Id::leak_summary) != 0 ||
+         options::get(Id::stats_print) != 0;
 }
 
 void dump_at_exit() {
@@ -78,7 +80,8 @@ void dump_at_exit() {
   pattern.clear();
   copy_text_option(Id::stats_at_exit, pattern);
   if (pattern.size() != 0) write_statistics_to(pattern.c_str());
-  if (options::get(Id::stats_print) != 0) kPrintJemallocsStatistics != nullptr ? kPrintJemallocsStatistics() : print_statistics();
+  if (options::get(Id::stats_print) != 0)
+    kPrintJemallocsStatistics != nullptr ? kPrintJemallocsStatistics() : print_statistics();
 }
 
 }  // namespace seemalloc

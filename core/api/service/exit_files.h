@@ -1,11 +1,11 @@
-// The files and lines that the options request at exit: the last heap profiles, statistics, a summary of leaks.
-// Threads: the one that ends the process. No lock of ours is held.
+// The files and lines that the options request at exit: the last heap profiles, statistics, a
+// summary of leaks. Threads: the one that ends the process. No lock of ours is held.
 #pragma once
 
 namespace seemalloc {
 
-// jemalloc's statistics, for the option stats_print. Null except in libseemalloc_compat: those of malloc_stats() are
-// printed.
+// jemalloc's statistics, for the option stats_print. Null except in libseemalloc_compat: those of
+// malloc_stats() are printed.
 __attribute__((weak, visibility("hidden"))) void print_jemallocs_statistics();
 
 // Writes the files that the options request at exit.

@@ -32,7 +32,8 @@ static_assert(kMemoryJsonBytes + kLineRoom / 4 < 2 * kLineRoom);
 constexpr size_t kPartsBytes = 16 * MiB;
 
 size_t bytes_of_sums() {
-  size_t lines = pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kExtents;
+  size_t lines =
+      pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kExtents;
   constexpr size_t kMore = 256;  // samples that may be added meanwhile
   constexpr size_t kStacksBytes = 1 * MiB;
   return round_up((lines + kMore) * kLineRoom + kStacksBytes, os::page_bytes());
@@ -50,13 +51,18 @@ constexpr uint64_t kHomeKey = uint64_t{1} << 63;
 class Pins {
  public:
   explicit Pins(const HeapMapRequest& request)
-      : request_(request), memory_(round_up((2 * sampling_report().live_samples + kMore) * sizeof(Pin), os::page_bytes())) {}
+      : request_(request),
+        memory_(round_up((2 * sampling_report().live_samples + kMore) * sizeof(Pin),
+                         os::page_bytes())) {}
 
   // False when memory was refused.
   bool collect() {
     if (memory_.memory() == nullptr) return false;
     heap::for_each_sampled_block(
-        [](void* context, const heap::SampledBlock& block) { static_cast<Pins*>(context)->add(block); }, this);
+        [](void* context, const heap::SampledBlock& block) {
+          static_cast<Pins*>(context)->add(block);
+        },
+        this);
     std::sort(pins(), pins() + count_, [](const Pin& a, const Pin& b) {
       return a.key != b.key ? a.key < b.key : a.sample.born_ns < b.sample.born_ns;
     });
@@ -66,7 +72,8 @@ class Pins {
   // The oldest sample of the key, or null; *samples is the number of samples of the key.
   const SampleView* find(uint64_t key, uint64_t* samples) {
     const Pin* end = pins() + count_;
-    const Pin* first = std::lower_bound(pins(), pins() + count_, key, [](const Pin& pin, uint64_t k) { return pin.key < k; });
+    const Pin* first = std::lower_bound(pins(), pins() + count_, key,
+                                        [](const Pin& pin, uint64_t k) { return pin.key < k; });
     *samples = 0;
     while (first + *samples < end && first[*samples].key == key) ++*samples;
     return *samples != 0 ? &first->sample : nullptr;
@@ -107,7 +114,8 @@ class Stacks {
   // Returns the number of stacks left out for lack of space.
   uint64_t write(Text& out, size_t room) {
     uint64_t left_out = 0;
-    std::sort(stacks(), stacks() + count_, [](const SampleView& a, const SampleView& b) { return a.stack < b.stack; });
+    std::sort(stacks(), stacks() + count_,
+              [](const SampleView& a, const SampleView& b) { return a.stack < b.stack; });
     for (size_t i = 0; i < count_; i++) {
       const SampleView& sample = stacks()[i];
       if (i != 0 && stacks()[i - 1].stack == sample.stack) continue;
@@ -131,7 +139,8 @@ class Stacks {
     size_t bytes = sample.depth * kFrameRoom;
     PythonPlace place;
     for (unsigned i = 0; i < sample.depth; i++) {
-      if (python_place(sample.return_addresses[i], &place)) bytes += kPlaceRoom + 2 * (place.function_bytes + place.file_bytes);
+      if (python_place(sample.return_addresses[i], &place))
+        bytes += kPlaceRoom + 2 * (place.function_bytes + place.file_bytes);
     }
     return bytes;
   }
@@ -142,7 +151,8 @@ class Stacks {
       object.key("stack") << '"' << Hex{sample.stack} << '"';
       {
         JsonArray frames(object.key("frames"));
-        for (unsigned i = 0; i < sample.depth; i++) frames.next() << '"' << Hex{sample.return_addresses[i]} << '"';
+        for (unsigned i = 0; i < sample.depth; i++)
+          frames.next() << '"' << Hex{sample.return_addresses[i]} << '"';
       }
       write_python(object, sample);
     }
@@ -153,7 +163,8 @@ class Stacks {
   static void write_python(JsonObject& object, const SampleView& sample) {
     PythonPlace place;
     auto is_python = [&](uintptr_t pc) { return python_place(pc, &place); };
-    if (!std::any_of(sample.return_addresses, sample.return_addresses + sample.depth, is_python)) return;
+    if (!std::any_of(sample.return_addresses, sample.return_addresses + sample.depth, is_python))
+      return;
     JsonArray places(object.key("python"));
     for (unsigned i = 0; i < sample.depth; i++) {
       if (!python_place(sample.return_addresses[i], &place)) continue;
@@ -171,7 +182,9 @@ class Stacks {
 
 // ---- lines ----
 
-uint64_t ms_since(uint64_t then_ns, uint64_t now_ns) { return then_ns < now_ns ? (now_ns - then_ns) / kMillisecond_ns : 0; }
+uint64_t ms_since(uint64_t then_ns, uint64_t now_ns) {
+  return then_ns < now_ns ? (now_ns - then_ns) / kMillisecond_ns : 0;
+}
 
 const char* word_of(PartKind kind) {
   switch (kind) {
@@ -207,14 +220,22 @@ struct Scratch {
 class Writer {
  public:
   Writer(Text& out, size_t room, const HeapMapRequest& request, Pins* pins, Stacks& stacks)
-      : out_(out), room_(room), request_(request), pins_(pins), stacks_(stacks), now_ns_(os::monotonic_ns()) {}
+      : out_(out),
+        room_(room),
+        request_(request),
+        pins_(pins),
+        stacks_(stacks),
+        now_ns_(os::monotonic_ns()) {}
 
   void write(Scratch* scratch) {
     if (!request_.with_parts) write_memory();
     heap::HeapMapWalk walk(request_.from, request_.to, request_.with_parts, &scratch->region);
     while (walk.next()) write_region(scratch->region);
     heap::for_each_huge_part(
-        request_.from, request_.to, [](void* context, const heap::HugePart& part) { static_cast<Writer*>(context)->write_huge(part); },
+        request_.from, request_.to,
+        [](void* context, const heap::HugePart& part) {
+          static_cast<Writer*>(context)->write_huge(part);
+        },
         this);
     unsigned count = pages::kept_huge(scratch->extents);
     for (unsigned i = 0; i < count; i++) write_kept(scratch->extents[i]);
@@ -278,9 +299,12 @@ class Writer {
 
   void write_part(Text& out, const MapPart& part) {
     JsonObject object(out);
-    object.put("page", uint64_t{part.first_page}).put("pages", uint64_t{part.pages}).put("is", word_of(part.kind));
+    object.put("page", uint64_t{part.first_page})
+        .put("pages", uint64_t{part.pages})
+        .put("is", word_of(part.kind));
     SampleView sample;
-    if (part.kind == PartKind::kLarge && view_sample(part.sample_id, &sample)) write_pin(object, sample, 1);
+    if (part.kind == PartKind::kLarge && view_sample(part.sample_id, &sample))
+      write_pin(object, sample, 1);
     if (part.block_bytes == 0) return;
     object.put("size", uint64_t{part.block_bytes})
         .put("blocks", uint64_t{part.capacity})
@@ -290,7 +314,9 @@ class Writer {
     if (part.hole_pages != 0) object.put("holes", uint64_t{part.hole_pages});
     if (part.kind == PartKind::kSmall) object.put("state", word_of(part));
     if (part.waits) object.put("idle_ms", heap::ns_since_hole_epoch(part.since) / kMillisecond_ns);
-    uint64_t key = part.kind == PartKind::kSampled ? part.start : part.home != 0 ? kHomeKey | part.home : 0;
+    uint64_t key = part.kind == PartKind::kSampled ? part.start
+                   : part.home != 0                ? kHomeKey | part.home
+                                                   : 0;
     uint64_t samples = 0;
     if (key == 0) return;
     if (const SampleView* pin = pins_->find(key, &samples)) write_pin(object, *pin, samples);
@@ -298,7 +324,9 @@ class Writer {
 
   void write_pin(JsonObject& object, const SampleView& sample, uint64_t samples) {
     object.key("stack") << '"' << Hex{sample.stack} << '"';
-    object.put("samples", samples).put("age_ms", ms_since(sample.born_ns, now_ns_)).put("thread", uint64_t{sample.thread_id});
+    object.put("samples", samples)
+        .put("age_ms", ms_since(sample.born_ns, now_ns_))
+        .put("thread", uint64_t{sample.thread_id});
     stacks_.add(sample);
   }
 
@@ -320,7 +348,8 @@ class Writer {
       JsonObject object(out_);
       object.key("kept") << '"' << Hex{extent.start} << '"';
       object.put("bytes", extent.bytes);
-      if (extent.freed_ns != 0 && extent.freed_ns != UINT64_MAX) object.put("idle_ms", ms_since(extent.freed_ns, now_ns_));
+      if (extent.freed_ns != 0 && extent.freed_ns != UINT64_MAX)
+        object.put("idle_ms", ms_since(extent.freed_ns, now_ns_));
     }
     out_ << '\n';
   }
@@ -340,7 +369,10 @@ HeapMapJson::HeapMapJson(const HeapMapRequest& request)
     : HeapMapJson(request, request.with_parts ? kPartsBytes : bytes_of_sums()) {}
 
 HeapMapJson::HeapMapJson(const HeapMapRequest& request, size_t room)
-    : request_(request), room_(room), memory_(round_up(room, os::page_bytes())), text_(nothing_, sizeof(nothing_)) {}
+    : request_(request),
+      room_(room),
+      memory_(round_up(room, os::page_bytes())),
+      text_(nothing_, sizeof(nothing_)) {}
 
 bool HeapMapJson::write() {
   MappedText scratch(round_up(sizeof(Scratch), os::page_bytes()));

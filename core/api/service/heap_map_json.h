@@ -1,12 +1,14 @@
-// The heap map as the control socket returns it: JSON, a line for each region, huge block and retained range;
-// docs/map.md describes the fields.
+// The heap map as the control socket returns it: JSON, a line for each region, huge block and
+// retained range; docs/map.md describes the fields.
 //
-// Either sums of all regions, all huge blocks, and the breakdown of RSS as in the statistics (report.h); or the regions
-// and huge blocks of a range of addresses, with the parts of regions, and for each span the sample that pins it: the
-// oldest sampled block of the span, or of those whose home it is (heap/spans/homes.h), with stack, thread and age. The
-// last line reports the parts that did not fit.
-// Threads: the helper thread; tests. Its memory is mapped; malloc is never called. No lock is held while text of
-// regions is written; the lines of huge blocks are written under the lock of their list.
+// Either sums of all regions, all huge blocks, and the breakdown of RSS as in the statistics
+// (report.h); or the regions and huge blocks of a range of addresses, with the parts of regions,
+// and for each span the sample that pins it: the oldest sampled block of the span, or of those
+// whose home it is (heap/spans/homes.h), with stack, thread and age. The last line reports the
+// parts that did not fit.
+// Threads: the helper thread; tests. Its memory is mapped; malloc is never called. No lock is held
+// while text of regions is written; the lines of huge blocks are written under the lock of their
+// list.
 #pragma once
 
 #include <cstddef>

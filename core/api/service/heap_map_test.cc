@@ -1,4 +1,5 @@
-// The heap map against a walk over all spans, for blocks at known positions, and while threads work.
+// The heap map against a walk over all spans, for blocks at known positions, and while threads
+// work.
 #include "core/api/service/heap_map_json.h"
 #include "core/heap/maintenance/purge_all.h"
 #include "core/heap/spans/span_holes.h"
@@ -43,7 +44,9 @@ struct Object {
 
   bool has(const std::string& key) const { return values.count(key) != 0; }
   std::string word(const std::string& key) const { return values.count(key) ? values.at(key) : ""; }
-  uint64_t number(const std::string& key) const { return has(key) ? std::stoull(values.at(key), nullptr, 0) : 0; }
+  uint64_t number(const std::string& key) const {
+    return has(key) ? std::stoull(values.at(key), nullptr, 0) : 0;
+  }
 };
 
 class Reader {
@@ -116,7 +119,8 @@ Map parse(const Text& text) {
     EXPECT_TRUE(reader.object(&o) && reader.at_end()) << line;
     EXPECT_FALSE(map.end.has("end")) << "behind the end: " << line;
     if (o.has("region")) {
-      EXPECT_EQ(o.number("used") + o.number("taken") + o.number("dirty") + o.number("lazy") + o.number("purged") + o.number("clean"),
+      EXPECT_EQ(o.number("used") + o.number("taken") + o.number("dirty") + o.number("lazy") +
+                    o.number("purged") + o.number("clean"),
                 kPagesPerRegion);
       uint64_t next = 0;
       for (const Object& part : o.parts) {
@@ -158,7 +162,8 @@ const Object* part_of(const Map& map, const void* p) {
   for (const Object& o : map.regions) {
     if (o.number("region") != region) continue;
     for (const Object& part : o.parts) {
-      if ((address - region) / kPageBytes < part.number("page") + part.number("pages")) return &part;
+      if ((address - region) / kPageBytes < part.number("page") + part.number("pages"))
+        return &part;
     }
   }
   return nullptr;
@@ -222,7 +227,8 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
     if (block == nullptr) continue;
     const Object* part = part_of(map, block);
     if (part == nullptr) continue;  // huge
-    size_t size = part->number("size") == 0 ? part->number("pages") * kPageBytes : part->number("size");
+    size_t size =
+        part->number("size") == 0 ? part->number("pages") * kPageBytes : part->number("size");
     if (part->word("is") == "sampled") {  // neighbouring classes share these
       EXPECT_GE(size, sm_malloc_usable_size(block));
     } else {
@@ -233,8 +239,8 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
   }
 }
 
-// The other lines are based on the heap's metadata, which does not know that freed blocks on hardly written pages are
-// not resident.
+// The other lines are based on the heap's metadata, which does not know that freed blocks on hardly
+// written pages are not resident.
 TEST_F(HeapMap, SaysWhatIsResidentAsStatisticsDo) {
   heap::purge_all();  // the blocks' memory is fresh
   std::vector<void*> blocks;
@@ -328,7 +334,8 @@ bool has_frame_here(const std::vector<std::string>& frames) {
   return false;
 }
 
-// The thread with a sampled block in a span, or whose home it is, is reported, with the age of the block.
+// The thread with a sampled block in a span, or whose home it is, is reported, with the age of the
+// block.
 TEST_F(HeapMap, TellsWhoPins) {
   ASSERT_EQ(seemalloc_profile_start(16 * 1024), 0);
   std::vector<void*> blocks;
@@ -362,7 +369,8 @@ TEST_F(HeapMap, TellsWhoPins) {
   seemalloc_profile_start(0);
   // No sample pins them any more.
   for (const Object& region : take_parts().regions) {
-    for (const Object& each : region.parts) EXPECT_FALSE(each.has("stack") && has_frame_here(map.stacks[each.word("stack")]));
+    for (const Object& each : region.parts)
+      EXPECT_FALSE(each.has("stack") && has_frame_here(map.stacks[each.word("stack")]));
   }
 }
 
@@ -428,7 +436,8 @@ TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
   heap::purge_all_holes();
   ASSERT_GT(heap::hole_epoch.load(), 1u);
   os::pause(30 * kMillisecond_ns);
-  EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecond_ns) << "the first period began before the second";
+  EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecond_ns)
+      << "the first period began before the second";
   size_t available = 0, central = 0;
   for (const Object& region : take_parts().regions) {
     for (const Object& part : region.parts) {
@@ -483,7 +492,9 @@ TEST_F(HeapMap, IsWholeWhileThreadsWork) {
           void*& slot = mine[random() % mine.size()];
           sm_free(slot);
           unsigned kind = random() % 100;
-          slot = sm_malloc(kind < 94 ? random() % 2000 : kind < 99 ? random() % 300000 : size_t{1} << 21);
+          slot = sm_malloc(kind < 94   ? random() % 2000
+                           : kind < 99 ? random() % 300000
+                                       : size_t{1} << 21);
         }
         if (random() % 50 == 0) pages::unmap_empty_regions();
         if (random() % 50 == 0) heap::purge_all();

@@ -1,5 +1,5 @@
-// glibc's views of the heap: malloc_trim, malloc_stats, malloc_info, mallinfo, mallinfo2, mallopt. Fields that have a
-// meaning here are exact; fields specific to ptmalloc (fastbins, top) are 0.
+// glibc's views of the heap: malloc_trim, malloc_stats, malloc_info, mallinfo, mallinfo2, mallopt.
+// Fields that have a meaning here are exact; fields specific to ptmalloc (fastbins, top) are 0.
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -27,21 +27,24 @@ SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
 
 namespace seemalloc {
 
-struct mallinfo2 heap_info() { return heap_info(heap::statistics()); }
+struct mallinfo2 heap_info() {
+  return heap_info(heap::statistics());
+}
 
 struct mallinfo2 heap_info(const heap::Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   struct mallinfo2 info {};
-  info.arena = regions.mapped_bytes;                          // bytes not in separate mappings
-  info.hblks = huge.spans;                                    // blocks with a separate mapping
+  info.arena = regions.mapped_bytes;  // bytes not in separate mappings
+  info.hblks = huge.spans;            // blocks with a separate mapping
   info.hblkhd = huge.used_bytes;
   // Counted one after the other while other threads run: a difference may come out below zero.
-  info.uordblks = minus(s.live_bytes, huge.used_bytes);       // in use
+  info.uordblks = minus(s.live_bytes, huge.used_bytes);        // in use
   info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
   for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
-  info.ordblks += regions.used_bytes < regions.mapped_bytes;  // free pages count as one block, as glibc's top does
-  info.keepcost = regions.dirty_bytes;                        // the bytes that malloc_trim would return
+  // Free pages count as one block, as glibc's top does.
+  info.ordblks += regions.used_bytes < regions.mapped_bytes;
+  info.keepcost = regions.dirty_bytes;  // the bytes that malloc_trim would return
   return info;
 }
 
@@ -70,11 +73,14 @@ SEEMALLOC_EXPORT void malloc_stats(void) noexcept { print_statistics(); }
 
 namespace {
 
-void put(Text& out, const char* name, uint64_t value) { out << " " << name << "=\"" << value << "\""; }
+void put(Text& out, const char* name, uint64_t value) {
+  out << " " << name << "=\"" << value << "\"";
+}
 
 // glibc's element: free blocks by size. seemalloc's own attributes follow glibc's.
 void write_size(Text& out, unsigned size_class, const heap::ClassStatistics& c) {
-  uint64_t below = size_class == 0 ? 0 : heap::kClasses[size_class - 1].bytes, bytes = heap::kClasses[size_class].bytes;
+  uint64_t below = size_class == 0 ? 0 : heap::kClasses[size_class - 1].bytes,
+           bytes = heap::kClasses[size_class].bytes;
   uint64_t count = c.cached + c.free;
   out << "  <size";
   put(out, "from", below + 1);
@@ -114,7 +120,8 @@ void write_info(Text& out) {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
   struct mallinfo2 info = heap_info(s);
-  out << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<heap nr=\"0\">\n<sizes>\n";
+  out << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION
+         "\"/>\n<heap nr=\"0\">\n<sizes>\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     if (s.classes[i].spans != 0 || s.classes[i].live != 0) write_size(out, i, s.classes[i]);
   }
@@ -134,8 +141,14 @@ void write_info(Text& out) {
   const struct {
     const char* type;
     size_t bytes;
-  } kMemory[] = {{"resident", r.rss}, {"live", r.live}, {"cached", r.cached}, {"fragmentation", r.fragmentation},
-                 {"metadata", r.metadata}, {"not_ours", r.not_ours}, {"allocated", r.live_allocated}, {"mapped", r.mapped}};
+  } kMemory[] = {{"resident", r.rss},
+                 {"live", r.live},
+                 {"cached", r.cached},
+                 {"fragmentation", r.fragmentation},
+                 {"metadata", r.metadata},
+                 {"not_ours", r.not_ours},
+                 {"allocated", r.live_allocated},
+                 {"mapped", r.mapped}};
   for (const auto& row : kMemory) write_row(out, "memory", row.type, row.bytes);
   out << "</malloc>\n";
 }
@@ -150,28 +163,26 @@ SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
   return fwrite(text.c_str(), 1, text.size(), file) == text.size() ? 0 : errno;
 }
 
-// ptmalloc's parameters (arenas, mmap thresholds, trimming) have no counterpart: values that glibc would accept are
-// accepted and have no effect. seemalloc's options are set by name: seemalloc_option_set().
+// ptmalloc's parameters (arenas, mmap thresholds, trimming) have no counterpart: values that glibc
+// would accept are accepted and have no effect. seemalloc's options are set by name:
+// seemalloc_option_set().
 int seemalloc::accept_mallopt(int parameter, int value) {
   constexpr int kLargestFastBlock = 80 * sizeof(size_t) / 4;
   constexpr int kLargestMmapThreshold = 32 * MiB;
   switch (parameter) {
-    case M_MXFAST:
-      return value >= 0 && value <= kLargestFastBlock;
-    case M_MMAP_THRESHOLD:
-      return value <= kLargestMmapThreshold;
+    case M_MXFAST: return value >= 0 && value <= kLargestFastBlock;
+    case M_MMAP_THRESHOLD: return value <= kLargestMmapThreshold;
     case M_ARENA_TEST:
-    case M_ARENA_MAX:
-      return value > 0;
+    case M_ARENA_MAX: return value > 0;
     case M_TRIM_THRESHOLD:
     case M_TOP_PAD:
     case M_MMAP_MAX:
     case M_CHECK_ACTION:
-    case M_PERTURB:
-      return 1;
-    default:
-      return 1;  // as glibc does with unknown parameters
+    case M_PERTURB: return 1;
+    default: return 1;  // as glibc does with unknown parameters
   }
 }
 
-SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept { return accept_mallopt(parameter, value); }
+SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept {
+  return accept_mallopt(parameter, value);
+}

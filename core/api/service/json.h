@@ -1,5 +1,5 @@
-// JSON objects and arrays, written directly into a Text. Strings are our own constants: nothing is escaped, except by
-// append_escaped().
+// JSON objects and arrays, written directly into a Text. Strings are our own constants: nothing is
+// escaped, except by append_escaped().
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace seemalloc {
 
-// A string of the program, UTF-8 without control characters, to be put between quotation marks: at most twice the
-// bytes.
+// A string of the program, UTF-8 without control characters, to be put between quotation marks: at
+// most twice the bytes.
 inline Text& append_escaped(Text& out, const char* text, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) {
     if (text[i] == '"' || text[i] == '\\') out << '\\';

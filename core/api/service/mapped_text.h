@@ -10,7 +10,8 @@ namespace seemalloc {
 // memory() is null if it was refused.
 class MappedText {
  public:
-  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
+  explicit MappedText(size_t bytes)
+      : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
   ~MappedText() {
     if (memory_ != nullptr) os::unmap(memory_, bytes_, os::Reason::kReport);
   }

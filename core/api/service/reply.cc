@@ -29,7 +29,8 @@ void Reply::error(const char* what, const char* detail) {
 
 void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
   DCHECK(!is_pending());
-  // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork happened.
+  // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork
+  // happened.
   mapped_bytes_ = mapped_bytes;
   bytes_ = bytes;
   memory_ = memory;
@@ -43,14 +44,17 @@ void Reply::memory(MappedText& memory, size_t bytes) {
   long_answer(memory.release(), mapped_bytes, bytes);
 }
 
-void Reply::profile(const ProfileBytes& profile) { long_answer(profile.data, profile.mapped_bytes, profile.bytes); }
+void Reply::profile(const ProfileBytes& profile) {
+  long_answer(profile.data, profile.mapped_bytes, profile.bytes);
+}
 
 Reply::Sent Reply::send(int fd, size_t* bytes) {
   *bytes = 0;
   while (sent_ < head_bytes_ + bytes_) {
     bool of_head = sent_ < head_bytes_;
     const char* from = of_head ? head_ + sent_ : memory_ + (sent_ - head_bytes_);
-    long sent = os::send_now(fd, from, of_head ? head_bytes_ - sent_ : head_bytes_ + bytes_ - sent_);
+    long sent =
+        os::send_now(fd, from, of_head ? head_bytes_ - sent_ : head_bytes_ + bytes_ - sent_);
     if (sent == kWouldBlock) return Sent::kSome;
     if (sent < 0) return Sent::kGone;
     sent_ += static_cast<size_t>(sent);

@@ -1,7 +1,7 @@
 // Reply: the answer to one request, kept until the client has received all of it.
 //
-// Commands fill it. The control socket sends it in parts, as the client reads, and never waits for the client. A long
-// answer has memory of its own, which the reply unmaps.
+// Commands fill it. The control socket sends it in parts, as the client reads, and never waits for
+// the client. A long answer has memory of its own, which the reply unmaps.
 // Threads: the helper thread; forget() in the child of fork.
 #pragma once
 
@@ -20,7 +20,8 @@ class Reply {
  public:
   enum class Sent { kAll, kSome, kGone };
 
-  // A text that is too long is truncated; only errors can be. All of these require that nothing is pending.
+  // A text that is too long is truncated; only errors can be. All of these require that nothing is
+  // pending.
   void text(const char* text) { text_of(text, text_length(text)); }
   void text(const Text& text) { text_of(text.c_str(), text.size()); }
   void error(const char* what, const char* detail = "");

@@ -108,11 +108,16 @@ void write_spans(Text& out, const heap::SpanStatistics& s) {
       .put("cached_large", s.cached_large)
       .put("cached_large_bytes", s.cached_large_bytes)
       .put("free_dirty_bytes", regions.dirty_bytes)
-      .put("free_clean_bytes", minus(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
+      .put("free_clean_bytes",
+           minus(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
 }
 
 void write_blocks(Text& out, const heap::Statistics& s) {
-  JsonObject(out).put("live_bytes", s.live_bytes).put("cached_bytes", s.cached_bytes).put("free_bytes", s.free_bytes).put("allocated_bytes", s.allocated_bytes);
+  JsonObject(out)
+      .put("live_bytes", s.live_bytes)
+      .put("cached_bytes", s.cached_bytes)
+      .put("free_bytes", s.free_bytes)
+      .put("allocated_bytes", s.allocated_bytes);
 }
 
 void write_system(Text& out) {
@@ -133,7 +138,9 @@ void write_system(Text& out) {
       .put("major_faults", major);
   write_calls(object.key("calls"));
   pages::Refaults refaults = pages::refaults();
-  object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes).put("refault_delayed_bytes", refaults.delayed_bytes);
+  object.put("refault_runs", refaults.runs)
+      .put("refault_bytes", refaults.bytes)
+      .put("refault_delayed_bytes", refaults.delayed_bytes);
 }
 
 void write_purge(Text& out) {
@@ -206,7 +213,8 @@ void write_thread(void* context, const heap::ThreadStatistics& t) {
     return;
   }
   JsonObject(list.array.next())
-      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})  // the kernel may refuse to report it
+      // The kernel may refuse to report it.
+      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})
       .put("list_bytes", t.list_bytes)
       .put("empty_bytes", t.empty_bytes)
       .put("free_bytes", t.free_bytes)
@@ -219,7 +227,9 @@ void write_thread(void* context, const heap::ThreadStatistics& t) {
 }  // namespace
 
 // More heaps may be created between this and the writing.
-size_t threads_json_bytes() { return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes()); }
+size_t threads_json_bytes() {
+  return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes());
+}
 
 void write_threads_json(Text& out, size_t room) {
   JsonObject root(out);
@@ -248,7 +258,10 @@ void write_json(Text& out, bool with_residency) {
     write_pressure(root.key("pressure"));
     write_dumps(root.key("dumps"));
     write_socket_json(root.key("socket"));
-    JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
+    JsonObject(root.key("threads"))
+        .put("heaps", s.heaps)
+        .put("live", s.live_heaps)
+        .put("remote_frees", s.remote_frees);
     write_locks(root.key("locks"));
     write_spans(root.key("spans"), s.spans);
     write_blocks(root.key("blocks"), s);

@@ -1,5 +1,6 @@
-// The list of threads as the control socket returns it: complete if there is space, and otherwise with a count of the
-// rest. The parts of memory: counted without blocking the program, and accurate enough while it runs.
+// The list of threads as the control socket returns it: complete if there is space, and otherwise
+// with a count of the rest. The parts of memory: counted without blocking the program, and accurate
+// enough while it runs.
 #include "core/api/service/report.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +56,9 @@ TEST(Report, ListsEachThreadOrCountsIt) {
   size_t listed = count(few, "\"tid\":");
   EXPECT_GT(listed, 10u);
   EXPECT_LT(listed, kThreads);
-  EXPECT_NE(few.find("],\"left_out\":" + std::to_string(kThreads + 1 - listed) + "}"), std::string::npos) << few;
+  EXPECT_NE(few.find("],\"left_out\":" + std::to_string(kThreads + 1 - listed) + "}"),
+            std::string::npos)
+      << few;
   done.arrive_and_wait();
   for (std::thread& thread : threads) thread.join();
 }
@@ -64,7 +67,8 @@ unsigned most_held, asked;
 
 TEST(Report, HoldsNoLockWhileItAsksTheKernel) {
   std::vector<void*> blocks;
-  for (size_t bytes : {100, 5000, 100'000, 3'000'000, 40'000'000}) blocks.push_back(sm_malloc(bytes));
+  for (size_t bytes : {100, 5000, 100'000, 3'000'000, 40'000'000})
+    blocks.push_back(sm_malloc(bytes));
   most_held = asked = 0;
   os::fault_hook = [](long number) {
     if (number == SYS_mincore) {
@@ -107,7 +111,8 @@ TEST(Report, IsRightWhileOthersAllocate) {
   ready.arrive_and_wait();
   for (size_t i = 0; i < kRounds; i++) {
     heap::Statistics s = heap::statistics();
-    EXPECT_GE(s.live_bytes + 2 * MiB, least) << "but for one that is on its way from a list to another";
+    EXPECT_GE(s.live_bytes + 2 * MiB, least)
+        << "but for one that is on its way from a list to another";
     EXPECT_LE(s.live_bytes, least + kThreads * kHeld * 2 * kLargest);
     MemoryReport report = memory_report(s, true);
     EXPECT_LE(report.live + report.cached + report.fragmentation + report.metadata, report.rss);

@@ -112,7 +112,8 @@ TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
       EXPECT_LT(r.uncertain, kLeftInLists) << bytes;
       EXPECT_LE(apart(r.live, live), r.uncertain) << bytes;
       EXPECT_EQ(r.live_allocated, blocks.allocated()) << bytes;
-      EXPECT_LT(apart(r.fragmentation, 60 * MiB / 16 * 15), 4 * MiB) << bytes;  // other tests have left some as well
+      // Other tests have left some as well.
+      EXPECT_LT(apart(r.fragmentation, 60 * MiB / 16 * 15), 4 * MiB) << bytes;
       EXPECT_TRUE(r.told);
     }
   }
@@ -154,7 +155,8 @@ TEST_F(Residency, IsRightToWithinWhatIsSaid) {
     EXPECT_LE(apart(r.live, live), r.uncertain) << "seed " << seed << ", round " << round;
     // The last block carved from a span may reach into a page that was never touched.
     size_t spans = heap::statistics().spans.owned;
-    if (only_small) EXPECT_LE(r.uncertain, spans * os::page_bytes()) << "seed " << seed << ", round " << round;
+    if (only_small)
+      EXPECT_LE(r.uncertain, spans * os::page_bytes()) << "seed " << seed << ", round " << round;
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -193,20 +195,22 @@ TEST_F(Residency, SomePiecesStandForAll) {
     os::fault_hook = nullptr;
     uint64_t calls = os::call_count(os::Call::kMincore, os::Reason::kReport).calls;
     heap::Residency some = heap::residency(s, kPieces);
-    EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kReport).calls - calls, 2 * kPieces + 2);
+    EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kReport).calls - calls,
+              2 * kPieces + 2);
     double error = std::sqrt(some.variance);
     EXPECT_GT(error, 0);
     EXPECT_LT(error, static_cast<double>(all.live) / 4);
     for (size_t off : {apart(some.live, all.live), apart(some.fragmentation, all.fragmentation)}) {
       EXPECT_LT(static_cast<double>(off), 6 * error + static_cast<double>(some.open_bytes));
     }
-    squares += std::pow((static_cast<double>(some.live) - static_cast<double>(all.live)) / error, 2);
+    squares +=
+        std::pow((static_cast<double>(some.live) - static_cast<double>(all.live)) / error, 2);
   }
   EXPECT_LT(squares / kRounds, 2.5) << "the stated error is too small";
 }
 
-// If the kernel refuses to report residency, this is stated: memory that may be resident counts, and the bound is all
-// of it.
+// If the kernel refuses to report residency, this is stated: memory that may be resident counts,
+// and the bound is all of it.
 TEST_F(Residency, RefusedIsSaid) {
   Blocks blocks;
   blocks.add(80, 900'000, 0);
@@ -225,7 +229,8 @@ TEST_F(Residency, RefusedIsSaid) {
   EXPECT_TRUE(report().told);
 }
 
-// Pages that were only read are the kernel's zero page: it reports them as resident, but does not count them.
+// Pages that were only read are the kernel's zero page: it reports them as resident, but does not
+// count them.
 TEST_F(Residency, PagesThatWereOnlyReadDoNotCountForOthers) {
   Blocks blocks;
   blocks.add(1, 256 * MiB, 0);

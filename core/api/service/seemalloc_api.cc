@@ -36,7 +36,8 @@ int set_interval(uint64_t bytes) {
 SEEMALLOC_EXPORT const char* seemalloc_version(void) { return SEEMALLOC_VERSION; }
 
 SEEMALLOC_EXPORT int seemalloc_profile_start(size_t interval_bytes) {
-  return set_interval(interval_bytes != 0 ? interval_bytes : options::row(options::Id::sample).fallback);
+  return set_interval(interval_bytes != 0 ? interval_bytes
+                                          : options::row(options::Id::sample).fallback);
 }
 
 SEEMALLOC_EXPORT int seemalloc_profile_stop(void) { return set_interval(0); }
@@ -54,7 +55,9 @@ SEEMALLOC_EXPORT int seemalloc_profile_dump_kind(const char* kind, const char* p
   return result == 0 ? 0 : fail(-result);
 }
 
-SEEMALLOC_EXPORT int seemalloc_profile_baseline(void) { return set_profile_baseline() ? 0 : fail(ENOTSUP); }
+SEEMALLOC_EXPORT int seemalloc_profile_baseline(void) {
+  return set_profile_baseline() ? 0 : fail(ENOTSUP);
+}
 
 namespace {
 int error_of(CpuStart result) {
@@ -84,7 +87,9 @@ SEEMALLOC_EXPORT int seemalloc_cpu_start(unsigned frequency) {
 
 SEEMALLOC_EXPORT int seemalloc_cpu_stop(void) { return stop_cpu_profile() ? 0 : fail(ESRCH); }
 
-SEEMALLOC_EXPORT int seemalloc_cpu_dump(const char* path) { return seemalloc_profile_dump_kind("cpu", path); }
+SEEMALLOC_EXPORT int seemalloc_cpu_dump(const char* path) {
+  return seemalloc_profile_dump_kind("cpu", path);
+}
 
 SEEMALLOC_EXPORT int seemalloc_cpu_running(size_t* interrupts) {
   CpuReport report = cpu_report();
@@ -111,14 +116,10 @@ SEEMALLOC_EXPORT int seemalloc_option_set(const char* name, const char* value) {
   if (name == nullptr || value == nullptr) return fail(EINVAL);
   FixedText<512> problem;
   switch (set_option(name, text_length(name), value, problem)) {
-    case SetOption::kDone:
-      return 0;
-    case SetOption::kUnknown:
-      return fail(ENOENT);
-    case SetOption::kBadValue:
-      return fail(EINVAL);
-    case SetOption::kOnlyAtStart:
-      return fail(EPERM);
+    case SetOption::kDone: return 0;
+    case SetOption::kUnknown: return fail(ENOENT);
+    case SetOption::kBadValue: return fail(EINVAL);
+    case SetOption::kOnlyAtStart: return fail(EPERM);
   }
   return fail(EINVAL);
 }
@@ -138,6 +139,8 @@ SEEMALLOC_EXPORT long seemalloc_option_get(const char* name, char* out, size_t s
 
 SEEMALLOC_EXPORT size_t seemalloc_purge(void) { return heap::purge_all(); }
 
-SEEMALLOC_EXPORT int seemalloc_for_each_block(void (*f)(void* context, void* block, size_t allocated_bytes), void* context) {
+SEEMALLOC_EXPORT int seemalloc_for_each_block(void (*f)(void* context, void* block,
+                                                        size_t allocated_bytes),
+                                              void* context) {
   return heap::for_each_live_block(f, context) ? 0 : -1;
 }

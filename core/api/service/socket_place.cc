@@ -75,7 +75,10 @@ void name_helper(int problem) {
   FixedText<16> name;
   name << "seemalloc";
   if (problem < 0) name << ":" << -problem;
-  if (problem > 0) name << (problem == os::kFolderOfAnother ? ":other" : problem == os::kNoFolder ? ":file" : ":open");
+  if (problem > 0)
+    name << (problem == os::kFolderOfAnother ? ":other"
+             : problem == os::kNoFolder      ? ":file"
+                                             : ":open");
   os::name_thread(name.c_str());
 }
 
@@ -118,7 +121,8 @@ void write_socket_json(Text& out) {
   JsonObject root(out);
   FixedText<options::kMaxTextBytes + 32> path;
   int place = used.load(std::memory_order_relaxed);
-  if (place != kNowhere && folder_at(static_cast<unsigned>(place), path)) path << "/" << os::process_id() << ".sock";
+  if (place != kNowhere && folder_at(static_cast<unsigned>(place), path))
+    path << "/" << os::process_id() << ".sock";
   append_escaped(root.key("path") << '"', path.c_str(), path.size()) << '"';
   JsonArray refused(root.key("refused"));
   for (unsigned i = 0; i < kPlaces; i++) {

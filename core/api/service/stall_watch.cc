@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kTryAgain_ns = 60 * kSecond_ns;
 
-// Opens a pressure report. -1 if there is none; with *again set, try again soon: the machine's report covers other
-// processes, too.
+// Opens a pressure report. -1 if there is none; with *again set, try again soon: the machine's
+// report covers other processes, too.
 int open_report(bool* again) {
   char path[os::MemoryGroup::kMaxPath];
   heap::GroupFile file = heap::memory_group_file("memory.pressure", path);
@@ -43,7 +43,8 @@ os::Poll StallWatch::wanted() const { return os::Poll{descriptor_.fd, false, tru
 
 void StallWatch::note(const os::Poll& poll) {
   reported_ |= poll.ready;
-  if (poll.broken) descriptor_.close();  // its cgroup is gone, or the descriptor is not ours any more
+  // Its cgroup is gone, or the descriptor is not ours any more.
+  if (poll.broken) descriptor_.close();
 }
 
 bool StallWatch::take_report() {

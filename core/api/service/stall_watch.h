@@ -1,4 +1,5 @@
-// StallWatch: has the kernel report memory stalls (PSI): of this process's cgroup, else of the machine.
+// StallWatch: has the kernel report memory stalls (PSI): of this process's cgroup, else of the
+// machine.
 //
 // Threads: the helper thread only.
 #pragma once
@@ -12,8 +13,8 @@ namespace seemalloc {
 
 class StallWatch {
  public:
-  // Opens the report, and reopens it if the program has closed it; closes it when it is not wanted. Tried once a
-  // minute.
+  // Opens the report, and reopens it if the program has closed it; closes it when it is not wanted.
+  // Tried once a minute.
   void keep_open();
   // The descriptor to poll, and the result of the poll.
   os::Poll wanted() const;

@@ -27,8 +27,8 @@ namespace {
 
 constexpr uint64_t kLong_ns = 60 * kSecond_ns, kShort_ns = 20 * kMillisecond_ns;
 
-// A substitute for the kernel's report: one end of a connection, on which urgent data is POLLPRI, as a stall is on the
-// kernel's file.
+// A substitute for the kernel's report: one end of a connection, on which urgent data is POLLPRI,
+// as a stall is on the kernel's file.
 class Report {
  public:
   Report() {
@@ -39,7 +39,8 @@ class Report {
     socklen_t length = sizeof(here);
     auto* address = reinterpret_cast<sockaddr*>(&here);
     watched_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool there = bind(listener, address, length) == 0 && listen(listener, 1) == 0 && getsockname(listener, address, &length) == 0 &&
+    bool there = bind(listener, address, length) == 0 && listen(listener, 1) == 0 &&
+                 getsockname(listener, address, &length) == 0 &&
                  connect(watched_, address, length) == 0;
     kernel_ = there ? accept(listener, nullptr, nullptr) : -1;
     ::close(listener);
@@ -125,7 +126,8 @@ TEST(StallWatch, OneThatIsGoneIsLetGo) {
   EXPECT_GE(wait(stalls, kShort_ns), kShort_ns * 3 / 4);
 }
 
-// From the descriptor to the memory: free memory is kept for its delay, and returned when tasks wait for memory.
+// From the descriptor to the memory: free memory is kept for its delay, and returned when tasks
+// wait for memory.
 TEST(StallWatch, AReportHasMemoryGiveBack) {
   Report report;
   if (!report.is_there()) GTEST_SKIP() << "no connection on loopback";
@@ -157,8 +159,8 @@ TEST(StallWatch, AReportHasMemoryGiveBack) {
   stalls.forget();
 }
 
-// The machine's report covers other processes, too: it does not replace the cgroup's report just because another thread
-// holds the turn.
+// The machine's report covers other processes, too: it does not replace the cgroup's report just
+// because another thread holds the turn.
 TEST(StallWatch, AsksAgainSoonWhereSomebodyLooks) {
   StallWatch stalls;
   {

@@ -23,8 +23,8 @@ static_assert(kEventsPerRead * kMaxLineBytes + 100 < kTraceTextBytes);
 // ---- recording: any thread ----
 
 std::atomic<EventRing*> ring{nullptr};
-std::atomic<unsigned> writers{0};        // threads that may be using the ring
-std::atomic<uint64_t> expires_ns{0};     // when the last reader expires
+std::atomic<unsigned> writers{0};     // threads that may be using the ring
+std::atomic<uint64_t> expires_ns{0};  // when the last reader expires
 constinit thread_local bool recording = false;
 
 void describe(const os::CallRecord& record, TraceEvent& event) {
@@ -41,12 +41,13 @@ void describe(const os::CallRecord& record, TraceEvent& event) {
 
 SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
   if (record.reason == os::Reason::kReport) return;
-  // The ring is unmapped once no writer is left and none can come: each writer counts itself in first and then checks
-  // whether the ring is there.
+  // The ring is unmapped once no writer is left and none can come: each writer counts itself in
+  // first and then checks whether the ring is there.
   writers.fetch_add(1, std::memory_order_seq_cst);
   EventRing* events = ring.load(std::memory_order_seq_cst);
   if (events != nullptr && record.begin_ns > expires_ns.load(std::memory_order_relaxed)) {
-    os::on_call.store(nullptr, std::memory_order_relaxed);  // the helper thread is busy; it will do the rest
+    // The helper thread is busy; it will do the rest.
+    os::on_call.store(nullptr, std::memory_order_relaxed);
   } else if (events != nullptr && (recording || os::inner_calls)) {
     events->drop();  // includes a signal handler's call in the middle of another event
   } else if (events != nullptr) {
@@ -102,7 +103,8 @@ bool begin_tracing() {
   unmap_retired();
   EventRing* events = retired;  // with a late writer in it: as good as a new one
   retired = nullptr;
-  if (events == nullptr) events = static_cast<EventRing*>(os::map(ring_bytes(), os::Reason::kReport));
+  if (events == nullptr)
+    events = static_cast<EventRing*>(os::map(ring_bytes(), os::Reason::kReport));
   if (events == nullptr) return false;
   ring.store(events, std::memory_order_seq_cst);
   return true;
@@ -116,8 +118,8 @@ void note_read(Reader& reader) {
 
 void write_event(const TraceEvent& event, Text& out) {
   out << event.begin_ns << ' ' << os::call_name(static_cast<os::Call>(event.call)) << ' '
-      << os::reason_name(static_cast<os::Reason>(event.reason)) << ' ' << event.bytes << ' ' << event.took_ns << ' '
-      << event.thread << ' ';
+      << os::reason_name(static_cast<os::Reason>(event.reason)) << ' ' << event.bytes << ' '
+      << event.took_ns << ' ' << event.thread << ' ';
   if (event.size_class != 0) {
     out << uint64_t{heap::kClasses[event.size_class - 1].bytes};
   } else {
@@ -158,8 +160,8 @@ bool read_trace(unsigned name, Text& out) {
     write_event(event, out);
     count++;
   }
-  out << "lost " << reader->lost << " dropped " << events->dropped() - reader->dropped_before << " more "
-      << (count == kEventsPerRead ? 1 : 0) << '\n';
+  out << "lost " << reader->lost << " dropped " << events->dropped() - reader->dropped_before
+      << " more " << (count == kEventsPerRead ? 1 : 0) << '\n';
   return true;
 }
 
@@ -182,7 +184,8 @@ void tick_trace(uint64_t now_ns) {
   if (!any) end_tracing();
 }
 
-// The ring is left as it is, shared with the parent: this may run in a signal handler that has interrupted a writer.
+// The ring is left as it is, shared with the parent: this may run in a signal handler that has
+// interrupted a writer.
 void forget_trace_in_child() {
   os::on_call.store(nullptr, std::memory_order_relaxed);
   ring.store(nullptr, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// A trace shows each call of the allocator once, with its cause; it ends automatically, and is not inherited.
+// A trace shows each call of the allocator once, with its cause; it ends automatically, and is not
+// inherited.
 #include "core/api/service/trace.h"
 
 #include <gtest/gtest.h>
@@ -55,10 +56,13 @@ bool read(unsigned reader, Answer* answer) {
     Line l;
     if (line.rfind("lost ", 0) == 0) {
       std::string word;
-      EXPECT_TRUE(words >> word >> answer->lost >> word >> answer->dropped >> word >> answer->more) << line;
+      EXPECT_TRUE(words >> word >> answer->lost >> word >> answer->dropped >> word >> answer->more)
+          << line;
       continue;
     }
-    EXPECT_TRUE(words >> l.time >> l.call >> l.reason >> l.bytes >> l.took >> l.thread >> l.size_class >> l.refused >> l.frames) << line;
+    EXPECT_TRUE(words >> l.time >> l.call >> l.reason >> l.bytes >> l.took >> l.thread >>
+                l.size_class >> l.refused >> l.frames)
+        << line;
     answer->lines.push_back(l);
   }
   return true;
@@ -70,8 +74,8 @@ unsigned start() {
   return reader;
 }
 
-// A block larger than those that the tests free, which otherwise would be cached. Not allocated before the tests begin:
-// until then a large block starts the helper thread.
+// A block larger than those that the tests free, which otherwise would be cached. Not allocated
+// before the tests begin: until then a large block starts the helper thread.
 class Heavier : public testing::Environment {
   void* block_ = nullptr;
 
@@ -230,7 +234,8 @@ TEST(Trace, WithoutMemoryThereIsNone) {
 TEST(Trace, CountsWhatItLoses) {
   unsigned reader = start();
   void* page = os::map(os::page_bytes(), os::Reason::kHole);
-  constexpr unsigned kCalls = EventRing::kSlots + 200;  // soon enough for the reader not to expire
+  // Soon enough for the reader not to expire.
+  constexpr unsigned kCalls = EventRing::kSlots + 200;
   for (unsigned i = 0; i < kCalls; i++) os::purge(page, os::page_bytes(), os::Reason::kHole);
   size_t seen = 0;
   Answer answer;
@@ -264,7 +269,8 @@ TEST(Trace, StartsAndEndsWhileOthersAllocate) {
 }
 
 TEST(Trace, IsOffInAForkedChild) {
-  options::OptionForTest eager(options::Id::purge, "eager");  // otherwise memory that other tests have freed many times is cached
+  // Otherwise memory that other tests have freed many times is cached.
+  options::OptionForTest eager(options::Id::purge, "eager");
   unsigned reader = start();
   pid_t child = fork();
   if (child == 0) {

@@ -7,11 +7,15 @@
 
 namespace seemalloc {
 
-int WakeUp::signal() { return options::get(options::Id::dump_signal) == SIGURG ? SIGWINCH : SIGURG; }
+int WakeUp::signal() {
+  return options::get(options::Id::dump_signal) == SIGURG ? SIGWINCH : SIGURG;
+}
 
-// Checked in this order: for a signal pending from wake(), its sender is still counted in sending_ or has set sent_.
+// Checked in this order: for a signal pending from wake(), its sender is still counted in sending_
+// or has set sent_.
 bool WakeUp::is_theirs() const {
-  return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 && !sent_.load(std::memory_order_relaxed);
+  return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 &&
+         !sent_.load(std::memory_order_relaxed);
 }
 
 void WakeUp::keep_open(bool wanted) {
@@ -25,7 +29,8 @@ void WakeUp::keep_open(bool wanted) {
 }
 
 void WakeUp::note(const os::Poll& poll) {
-  // Only a signal sent by wake() is consumed: the same signal to the whole process is the program's.
+  // Only a signal sent by wake() is consumed: the same signal to the whole process is the
+  // program's.
   if (sent_.exchange(false, std::memory_order_acquire)) {
     os::take_signal(signal());
     in_vain_ = 0;
@@ -35,8 +40,8 @@ void WakeUp::note(const os::Poll& poll) {
   if (in_vain_ != kManyTimes) return;
   in_vain_ = 0;
   theirs_ = is_theirs();
-  // The descriptor's number now belongs to another file, of a kind whose identities are all the same: it is not ours to
-  // close.
+  // The descriptor's number now belongs to another file, of a kind whose identities are all the
+  // same: it is not ours to close.
   if (!os::is_signal_pending(signal())) descriptor_.fd = -1;
 }
 

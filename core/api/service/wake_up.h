@@ -1,11 +1,12 @@
 // WakeUp: gets the helper thread out of its poll, from any thread and from signal handlers.
 //
-// A descriptor to write to would be unsafe: the program may close it and reuse its number for a file of its own. Here
-// the waking thread needs none: it sends a signal to the helper thread alone, which has it blocked, so that it stays
-// pending, whatever the program does with that signal; the helper thread polls a descriptor that shows pending signals.
-// If that is refused, the helper thread wakes up when its time-out expires, as without a wake-up. It does the same
-// while the same signal is pending for the whole process (every thread has blocked it): the descriptor shows that one,
-// too, and only the program may consume it.
+// A descriptor to write to would be unsafe: the program may close it and reuse its number for a
+// file of its own. Here the waking thread needs none: it sends a signal to the helper thread alone,
+// which has it blocked, so that it stays pending, whatever the program does with that signal; the
+// helper thread polls a descriptor that shows pending signals. If that is refused, the helper
+// thread wakes up when its time-out expires, as without a wake-up. It does the same while the same
+// signal is pending for the whole process (every thread has blocked it): the descriptor shows that
+// one, too, and only the program may consume it.
 // Threads: the helper thread only, except wake().
 #pragma once
 
@@ -18,8 +19,8 @@ namespace seemalloc {
 
 class WakeUp {
  public:
-  // Opens the descriptor, and reopens it if the program has closed it; closes it when it is not wanted. Called before
-  // each wait.
+  // Opens the descriptor, and reopens it if the program has closed it; closes it when it is not
+  // wanted. Called before each wait.
   void keep_open(bool wanted = true);
   // The descriptor to poll, and the result of the poll.
   os::Poll wanted() const { return os::Poll{theirs_ ? -1 : descriptor_.fd, false}; }
@@ -30,7 +31,8 @@ class WakeUp {
   // Any thread, at any time. `thread` is the id of the helper thread.
   void wake(int process, int thread);
 
-  // Must be blocked in the helper thread: a signal that is ignored by default, and not the one that requests dumps.
+  // Must be blocked in the helper thread: a signal that is ignored by default, and not the one that
+  // requests dumps.
   static int signal();
 
  private:

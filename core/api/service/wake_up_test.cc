@@ -43,7 +43,8 @@ class WakeUpTest : public testing::Test {
  protected:
   void SetUp() override {
     block(WakeUp::signal());
-    while (os::is_signal_pending(WakeUp::signal())) os::take_signal(WakeUp::signal());  // left by the previous test
+    // Left by the previous test.
+    while (os::is_signal_pending(WakeUp::signal())) os::take_signal(WakeUp::signal());
   }
 };
 
@@ -100,8 +101,8 @@ size_t open_descriptors() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// The descriptor shows the signal as long as it is pending: the helper thread must still sleep, and not open another
-// descriptor each time.
+// The descriptor shows the signal as long as it is pending: the helper thread must still sleep, and
+// not open another descriptor each time.
 TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
   WakeUp wake_up;
   wake_up.keep_open();

@@ -31,7 +31,8 @@ void choose(Id id, const char* value) {
   FixedText<256> problem;
   if (options::set(id, value, text_length(value), problem)) return;
   FixedText<500> line;
-  line << "bad value \"" << value << "\" for " << options::row(id).name << " ignored; expected " << problem.c_str();
+  line << "bad value \"" << value << "\" for " << options::row(id).name << " ignored; expected "
+       << problem.c_str();
   report_line(line.c_str());
 }
 
@@ -54,13 +55,16 @@ void note_without_effect(const char* name) {
   without_effect_count++;
 }
 
-// ---- gperftools: numbers are decimal; a switch is on if its value begins with t, y or 1, or is empty ----
+// ---- gperftools: numbers are decimal; a switch is on if its value begins with t, y or 1, or is
+// empty ----
 
 bool parse_number(const char* value, uint64_t* number) {
   uint64_t n = 0;
   const char* at = value;
   for (; *at >= '0' && *at <= '9'; at++) {
-    if (__builtin_mul_overflow(n, uint64_t{10}, &n) || __builtin_add_overflow(n, static_cast<uint64_t>(*at - '0'), &n)) return false;
+    if (__builtin_mul_overflow(n, uint64_t{10}, &n) ||
+        __builtin_add_overflow(n, static_cast<uint64_t>(*at - '0'), &n))
+      return false;
   }
   *number = n;
   return at != value && *at == 0;
@@ -91,27 +95,71 @@ bool parse_thousandths(const char* value, uint64_t* number) {
 }
 
 enum Variable : unsigned {
-  kHeapProfile, kAllocationInterval, kInuseInterval, kTimeInterval, kProfileSignal, kHeapCheck, kSampleParameter,
-  kAggressiveDecommit, kReleaseRate, kHeapLimitMb, kThreadCacheBytes, kDisableRelease, kVerbose, kMallocConf,
+  kHeapProfile,
+  kAllocationInterval,
+  kInuseInterval,
+  kTimeInterval,
+  kProfileSignal,
+  kHeapCheck,
+  kSampleParameter,
+  kAggressiveDecommit,
+  kReleaseRate,
+  kHeapLimitMb,
+  kThreadCacheBytes,
+  kDisableRelease,
+  kVerbose,
+  kMallocConf,
   // gperftools variables without a counterpart here.
-  kDeallocationInterval, kProfileMmap, kProfileOnlyMmap, kProfileMmapLog, kProfileCleanup, kSkipMmap, kSkipSbrk, kLargeReport,
-  kPageSize, kMemfsPath, kProfileBuffer, kPerThreadTimers, kTimerSignal, kVariables
+  kDeallocationInterval,
+  kProfileMmap,
+  kProfileOnlyMmap,
+  kProfileMmapLog,
+  kProfileCleanup,
+  kSkipMmap,
+  kSkipSbrk,
+  kLargeReport,
+  kPageSize,
+  kMemfsPath,
+  kProfileBuffer,
+  kPerThreadTimers,
+  kTimerSignal,
+  kVariables
 };
 
-constexpr const char* kNames[kVariables] = {
-    "HEAPPROFILE", "HEAP_PROFILE_ALLOCATION_INTERVAL", "HEAP_PROFILE_INUSE_INTERVAL",
-    "HEAP_PROFILE_TIME_INTERVAL", "HEAPPROFILESIGNAL", "HEAPCHECK", "TCMALLOC_SAMPLE_PARAMETER",
-    "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE", "TCMALLOC_HEAP_LIMIT_MB", "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
-    "TCMALLOC_DISABLE_MEMORY_RELEASE", "PERFTOOLS_VERBOSE", "MALLOC_CONF",
-    "HEAP_PROFILE_DEALLOCATION_INTERVAL", "HEAP_PROFILE_MMAP", "HEAP_PROFILE_ONLY_MMAP", "HEAP_PROFILE_MMAP_LOG",
-    "HEAP_PROFILE_CLEANUP", "TCMALLOC_SKIP_MMAP", "TCMALLOC_SKIP_SBRK", "TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD",
-    "TCMALLOC_OVERRIDE_PAGESIZE", "TCMALLOC_MEMFS_MALLOC_PATH", "HEAP_PROFILE_BUFFER_SIZE", "CPUPROFILE_PER_THREAD_TIMERS",
-    "CPUPROFILE_TIMER_SIGNAL"};
+constexpr const char* kNames[kVariables] = {"HEAPPROFILE",
+                                            "HEAP_PROFILE_ALLOCATION_INTERVAL",
+                                            "HEAP_PROFILE_INUSE_INTERVAL",
+                                            "HEAP_PROFILE_TIME_INTERVAL",
+                                            "HEAPPROFILESIGNAL",
+                                            "HEAPCHECK",
+                                            "TCMALLOC_SAMPLE_PARAMETER",
+                                            "TCMALLOC_AGGRESSIVE_DECOMMIT",
+                                            "TCMALLOC_RELEASE_RATE",
+                                            "TCMALLOC_HEAP_LIMIT_MB",
+                                            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
+                                            "TCMALLOC_DISABLE_MEMORY_RELEASE",
+                                            "PERFTOOLS_VERBOSE",
+                                            "MALLOC_CONF",
+                                            "HEAP_PROFILE_DEALLOCATION_INTERVAL",
+                                            "HEAP_PROFILE_MMAP",
+                                            "HEAP_PROFILE_ONLY_MMAP",
+                                            "HEAP_PROFILE_MMAP_LOG",
+                                            "HEAP_PROFILE_CLEANUP",
+                                            "TCMALLOC_SKIP_MMAP",
+                                            "TCMALLOC_SKIP_SBRK",
+                                            "TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD",
+                                            "TCMALLOC_OVERRIDE_PAGESIZE",
+                                            "TCMALLOC_MEMFS_MALLOC_PATH",
+                                            "HEAP_PROFILE_BUFFER_SIZE",
+                                            "CPUPROFILE_PER_THREAD_TIMERS",
+                                            "CPUPROFILE_TIMER_SIGNAL"};
 
 // Null: not set.
 using Values = const char* [kVariables];
 
-bool may_be_one(char first) { return first == 'C' || first == 'H' || first == 'T' || first == 'P' || first == 'M'; }
+bool may_be_one(char first) {
+  return first == 'C' || first == 'H' || first == 'T' || first == 'P' || first == 'M';
+}
 
 void find_variables(char** environment, Values& values) {
   for (char** variable = environment; *variable != nullptr; variable++) {
@@ -121,31 +169,36 @@ void find_variables(char** environment, Values& values) {
     while (name[length] != 0 && name[length] != '=') length++;
     if (name[length] == 0) continue;
     for (unsigned i = 0; i < kVariables; i++) {
-      if (values[i] == nullptr && text_equal(name, length, kNames[i])) values[i] = name + length + 1;
+      if (values[i] == nullptr && text_equal(name, length, kNames[i]))
+        values[i] = name + length + 1;
     }
   }
 }
 
 // Reads a variable as a number of units; false if it is not set or invalid.
-bool read_number(const Values& values, Variable variable, const char* expected, uint64_t unit, uint64_t most, uint64_t* out) {
+bool read_number(const Values& values, Variable variable, const char* expected, uint64_t unit,
+                 uint64_t most, uint64_t* out) {
   const char* value = values[variable];
   if (value == nullptr) return false;
   uint64_t number;
-  bool good = parse_number(value, &number) && !__builtin_mul_overflow(number, unit, &number) && number <= most;
+  bool good = parse_number(value, &number) && !__builtin_mul_overflow(number, unit, &number) &&
+              number <= most;
   if (!good) return complain(kNames[variable], value, expected), false;
   *out = number;
   return true;
 }
 
 // Sets an option to the number of a variable, if that is set and valid.
-void choose_number(const Values& values, Variable variable, Id id, const char* expected, uint64_t unit = 1, uint64_t most = UINT64_MAX) {
+void choose_number(const Values& values, Variable variable, Id id, const char* expected,
+                   uint64_t unit = 1, uint64_t most = UINT64_MAX) {
   uint64_t number;
   if (read_number(values, variable, expected, unit, most, &number)) choose(id, number);
 }
 
 HeapProfileIntervals read_intervals(const Values& values) {
   HeapProfileIntervals intervals{GiB, 100 * MiB, 0};
-  read_number(values, kAllocationInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.allocated);
+  read_number(values, kAllocationInterval, "bytes (0 is never)", 1, UINT64_MAX,
+              &intervals.allocated);
   read_number(values, kInuseInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.in_use);
   read_number(values, kTimeInterval, "seconds (0 is never)", 1, UINT64_MAX, &intervals.seconds);
   return intervals;
@@ -168,13 +221,15 @@ void read_heap_profile(char** environment, const Values& values) {
   choose(Id::dump_inuse_interval, intervals.in_use);
   choose(Id::dump_time_interval, intervals.seconds);
   // An invalid signal number is rejected, not clamped to a neighbour.
-  choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1, options::row(Id::dump_signal).max);
+  choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1,
+                options::row(Id::dump_signal).max);
 }
 
 void read_release_rate(const char* value) {
   uint64_t thousandths;
   if (value == nullptr) return;
-  if (!parse_thousandths(value, &thousandths)) return complain(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
+  if (!parse_thousandths(value, &thousandths))
+    return complain(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
   if (thousandths == 0) return choose(Id::purge, "never");
   if (thousandths == 1000) return;  // the default of both allocators
   choose(Id::purge_delay, options::row(Id::purge_delay).fallback * 1000 / thousandths);
@@ -182,7 +237,8 @@ void read_release_rate(const char* value) {
 
 void read_heap_check(const char* value) {
   if (value == nullptr || *value == 0) return;
-  report_line("HEAPCHECK: there is no leak checker here yet; what is still in use is reported at exit instead");
+  report_line(
+      "HEAPCHECK: there is no leak checker here yet; what is still in use is reported at exit instead");
   choose(Id::leak_summary, 1);
   choose(Id::sample, 1);
 }
@@ -199,8 +255,10 @@ void read_gperftools(char** environment, const Values& values) {
   choose_number(values, kHeapLimitMb, Id::heap_limit, "a number of MiB (0 is no limit)", MiB);
   choose_number(values, kThreadCacheBytes, Id::thread_cache, "bytes");
   read_release_rate(values[kReleaseRate]);
-  if (values[kAggressiveDecommit] != nullptr && is_true(values[kAggressiveDecommit])) choose(Id::purge, "eager");
-  if (values[kDisableRelease] != nullptr && is_true(values[kDisableRelease])) choose(Id::purge, "never");
+  if (values[kAggressiveDecommit] != nullptr && is_true(values[kAggressiveDecommit]))
+    choose(Id::purge, "eager");
+  if (values[kDisableRelease] != nullptr && is_true(values[kDisableRelease]))
+    choose(Id::purge, "never");
   if (values[kVerbose] != nullptr && *values[kVerbose] > '0') choose(Id::verbose, 1);
   for (unsigned i = kDeallocationInterval; i < kVariables; i++) {
     if (values[i] != nullptr) note_without_effect(kNames[i]);
@@ -221,7 +279,8 @@ void keep_said(const JemallocConf& conf) {
   said.confirm_conf = conf.is_on(JemallocName::confirm_conf);
   said.prof_leak_error = conf.is_on(JemallocName::prof_leak_error);
   said.prof_leak = conf.is_on(JemallocName::prof_leak) || said.prof_leak_error;
-  said.prof_off = conf.given(JemallocName::prof) && !conf.is_on(JemallocName::prof) && !said.prof_leak;
+  said.prof_off =
+      conf.given(JemallocName::prof) && !conf.is_on(JemallocName::prof) && !said.prof_leak;
   said.muzzy_decay_ms = conf.number(JemallocName::muzzy_decay_ms);
 }
 
@@ -229,17 +288,21 @@ void choose_profiling(const JemallocConf& conf) {
   // Without prof the other settings have no effect, except prof_leak, which enables it.
   bool leak = said.prof_leak;
   if (!conf.is_on(JemallocName::prof) && !leak) return;
-  if (conf.given(JemallocName::lg_prof_sample)) choose_power(Id::sample, conf.number(JemallocName::lg_prof_sample));
-  if (conf.given(JemallocName::prof_active) && !conf.is_on(JemallocName::prof_active)) choose(Id::sample, uint64_t{0});
+  if (conf.given(JemallocName::lg_prof_sample))
+    choose_power(Id::sample, conf.number(JemallocName::lg_prof_sample));
+  if (conf.given(JemallocName::prof_active) && !conf.is_on(JemallocName::prof_active))
+    choose(Id::sample, uint64_t{0});
   choose(Id::dump_names, "jemalloc");
   if (conf.given(JemallocName::prof_prefix)) choose(Id::dump_prefix, conf.prefix());
-  if (conf.given(JemallocName::prof_prefix) && *conf.prefix() == 0) return;  // no automatic dumps
+  // No automatic dumps.
+  if (conf.given(JemallocName::prof_prefix) && *conf.prefix() == 0) return;
   if (conf.is_on(JemallocName::prof_final)) {
     choose(Id::dump_final, 1);
     if (leak) choose(Id::leak_summary, 1);
   }
   if (!conf.is_on(JemallocName::prof)) return;
-  int64_t interval = conf.given(JemallocName::lg_prof_interval) ? conf.number(JemallocName::lg_prof_interval) : -1;
+  int64_t interval =
+      conf.given(JemallocName::lg_prof_interval) ? conf.number(JemallocName::lg_prof_interval) : -1;
   if (interval >= 0) choose_power(Id::dump_alloc_interval, interval);
   if (conf.is_on(JemallocName::prof_gdump)) choose(Id::dump_growth_interval, kRegionBytes);
 }
@@ -253,7 +316,8 @@ void choose_decay(const JemallocConf& conf) {
       choose(Id::purge_delay, static_cast<uint64_t>(ms));
     }
   }
-  if (conf.given(JemallocName::muzzy_decay_ms)) choose(Id::purge_free, conf.number(JemallocName::muzzy_decay_ms) < 0 ? 1 : 0);
+  if (conf.given(JemallocName::muzzy_decay_ms))
+    choose(Id::purge_free, conf.number(JemallocName::muzzy_decay_ms) < 0 ? 1 : 0);
   if (!conf.given(JemallocName::lg_dirty_mult)) return;
   if (conf.number(JemallocName::lg_dirty_mult) < 0) {
     choose(Id::purge, "never");
@@ -271,7 +335,8 @@ void read_jemalloc(const char* text) {
   choose_if(conf, JemallocName::background_thread, Id::helper);
   if (conf.is_on(JemallocName::stats_print)) choose(Id::stats_print, 1);
   if (conf.is_on(JemallocName::confirm_conf)) choose(Id::verbose, 1);
-  if (!good && conf.is_on(JemallocName::abort_conf)) fatal_text("MALLOC_CONF: aborted because of the errors above (abort_conf:true)");
+  if (!good && conf.is_on(JemallocName::abort_conf))
+    fatal_text("MALLOC_CONF: aborted because of the errors above (abort_conf:true)");
 }
 
 }  // namespace
@@ -290,7 +355,8 @@ void report_options_without_effect(void (*report)(const char* line)) {
   if (without_effect_count == 0 || options::get(Id::verbose) == 0) return;
   FixedText<500> line;
   line << "settings without effect: ";
-  for (unsigned i = 0; i < without_effect_count && i < kMostWithoutEffect; i++) line << (i != 0 ? ", " : "") << without_effect[i];
+  for (unsigned i = 0; i < without_effect_count && i < kMostWithoutEffect; i++)
+    line << (i != 0 ? ", " : "") << without_effect[i];
   if (without_effect_count > kMostWithoutEffect) line << " and others";
   report(line.c_str());
 }
@@ -311,7 +377,8 @@ bool heap_is_profiled_by_variable() { return heap_is_profiled; }
 const char* value_in(char** environment, const char* name) {
   size_t length = text_length(name);
   for (char** variable = environment; variable != nullptr && *variable != nullptr; variable++) {
-    if (text_equal(*variable, length, name) && (*variable)[length] == '=') return *variable + length + 1;
+    if (text_equal(*variable, length, name) && (*variable)[length] == '=')
+      return *variable + length + 1;
   }
   return nullptr;
 }
@@ -319,7 +386,8 @@ const char* value_in(char** environment, const char* name) {
 namespace {
 constexpr unsigned char kHighestBit = 0x80;
 
-// A path that begins with a multi-byte UTF-8 character has the bit, too, but its second byte is 0x80 to 0xBF.
+// A path that begins with a multi-byte UTF-8 character has the bit, too, but its second byte is
+// 0x80 to 0xBF.
 bool has_childs_bit(const char* path) {
   auto byte = [path](unsigned i) { return static_cast<unsigned char>(path[i]); };
   return (byte(0) & kHighestBit) != 0 && (byte(1) & 0xC0) != 0x80;
@@ -337,7 +405,9 @@ bool GperftoolsPath::read(char** environment, const char* name) {
 }
 
 void GperftoolsPath::append_to(Text& out) const {
-  char first = has_childs_bit(value_) ? static_cast<char>(static_cast<unsigned char>(*value_) & ~kHighestBit) : *value_;
+  char first = has_childs_bit(value_)
+                   ? static_cast<char>(static_cast<unsigned char>(*value_) & ~kHighestBit)
+                   : *value_;
   out << first << value_ + 1;
 }
 

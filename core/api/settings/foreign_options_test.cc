@@ -1,5 +1,5 @@
-// Each variable against its owner's documentation (docs/migrating.md): the options it sets, and the messages for
-// invalid values.
+// Each variable against its owner's documentation (docs/migrating.md): the options it sets, and the
+// messages for invalid values.
 #include "core/api/settings/foreign_options.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ class ForeignOptions : public testing::Test {
       ASSERT_TRUE(options::set(static_cast<Id>(i), value.c_str(), value.size(), problem));
     }
   }
-  // Reads an environment; returns "name:value …" of each option that no longer has its default, in table order.
+  // Reads an environment; returns "name:value …" of each option that no longer has its default, in
+  // table order.
   std::string changed_by(std::vector<std::string> environment) {
     lines.clear();
     restore();
@@ -51,11 +52,14 @@ class ForeignOptions : public testing::Test {
       options::print_default(static_cast<Id>(i), value);
       std::string now = printed(static_cast<Id>(i));
       if (now == value.c_str()) continue;
-      changed += (changed.empty() ? "" : " ") + std::string(options::row(static_cast<Id>(i)).name) + ":" + now;
+      changed += (changed.empty() ? "" : " ") + std::string(options::row(static_cast<Id>(i)).name) +
+                 ":" + now;
     }
     return changed;
   }
-  std::string changed_by_conf(const std::string& conf) { return changed_by({"MALLOC_CONF=" + conf}); }
+  std::string changed_by_conf(const std::string& conf) {
+    return changed_by({"MALLOC_CONF=" + conf});
+  }
 };
 
 struct Case {
@@ -71,9 +75,11 @@ TEST_F(ForeignOptions, Gperftools) {
       {{"PATH=/bin", "HOME=/", "TERM=x", "MAIL", "HEAPPROFILER=x", "MALLOC_CONFIG=prof:true"}, ""},
       {{"HEAPPROFILE="}, ""},
       {{"HEAPPROFILE=/tmp/p"}, kHeapProfile},
-      {{"HEAP_PROFILE_ALLOCATION_INTERVAL=1048576", "HEAP_PROFILE_TIME_INTERVAL=5", "HEAPPROFILESIGNAL=12"}, ""},
-      {{"HEAP_PROFILE_ALLOCATION_INTERVAL=1048576", "HEAP_PROFILE_INUSE_INTERVAL=0", "HEAP_PROFILE_TIME_INTERVAL=5",
-        "HEAPPROFILESIGNAL=12", "HEAPPROFILE=/tmp/p"},
+      {{"HEAP_PROFILE_ALLOCATION_INTERVAL=1048576", "HEAP_PROFILE_TIME_INTERVAL=5",
+        "HEAPPROFILESIGNAL=12"},
+       ""},
+      {{"HEAP_PROFILE_ALLOCATION_INTERVAL=1048576", "HEAP_PROFILE_INUSE_INTERVAL=0",
+        "HEAP_PROFILE_TIME_INTERVAL=5", "HEAPPROFILESIGNAL=12", "HEAPPROFILE=/tmp/p"},
        "sample:1 dump_signal:12 dump_prefix:/tmp/p dump_names:gperftools dump_alloc_interval:1M dump_time_interval:5 dump_final:1"},
       {{"TCMALLOC_SAMPLE_PARAMETER=65536"}, "sample:64K"},
       {{"TCMALLOC_SAMPLE_PARAMETER=0"}, "sample:0"},
@@ -106,7 +112,8 @@ TEST_F(ForeignOptions, Gperftools) {
 
 TEST_F(ForeignOptions, ChildrenOfAProfiledProgramPutTheirIdBehind) {
   std::string own = "dump_prefix:/tmp/p_" + std::to_string(getpid()) + " ";
-  EXPECT_NE(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=1"}).find(own), std::string::npos);
+  EXPECT_NE(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=1"}).find(own),
+            std::string::npos);
   EXPECT_EQ(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=0"}), kHeapProfile);
   char** before = environ;
   note_children_of("CPUPROFILE");
@@ -124,11 +131,14 @@ TEST_F(ForeignOptions, ChildrenOfAProfiledProgramPutTheirIdBehind) {
 TEST_F(ForeignOptions, TheOlderMarkOfChildrenIsUnderstood) {
   std::string own = "dump_prefix:/tmp/p_" + std::to_string(getpid()) + " ";
   EXPECT_NE(changed_by({"HEAPPROFILE=\xAFtmp/p"}).find(own), std::string::npos);
-  EXPECT_NE(changed_by({"HEAPPROFILE=\xC3\xA9/p"}).find("dump_prefix:\xC3\xA9/p "), std::string::npos) << "a letter of two bytes";
+  EXPECT_NE(changed_by({"HEAPPROFILE=\xC3\xA9/p"}).find("dump_prefix:\xC3\xA9/p "),
+            std::string::npos)
+      << "a letter of two bytes";
 }
 
 TEST_F(ForeignOptions, HeapCheckIsNotThereYet) {
-  EXPECT_EQ(changed_by({"HEAPCHECK=normal", "TCMALLOC_SAMPLE_PARAMETER=524288"}), "sample:1 leak_summary:1");
+  EXPECT_EQ(changed_by({"HEAPCHECK=normal", "TCMALLOC_SAMPLE_PARAMETER=524288"}),
+            "sample:1 leak_summary:1");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("no leak checker"), std::string::npos) << lines[0];
 }
@@ -166,7 +176,8 @@ TEST_F(ForeignOptions, Jemalloc) {
       {"", ""},
       {"prof:true", "dump_names:jemalloc"},
       {"prof:false,prof_final:true", ""},
-      {"prof_final:true,lg_prof_interval:30,prof_prefix:/tmp/j,lg_prof_sample:10,prof_active:false,prof_gdump:true", ""},
+      {"prof_final:true,lg_prof_interval:30,prof_prefix:/tmp/j,lg_prof_sample:10,prof_active:false,prof_gdump:true",
+       ""},
       {"prof:true,lg_prof_sample:16", "sample:64K dump_names:jemalloc"},
       {"prof:true,lg_prof_sample:0", "sample:1 dump_names:jemalloc"},
       {"prof:true,lg_prof_sample:63", "sample:1T dump_names:jemalloc"},
@@ -176,11 +187,15 @@ TEST_F(ForeignOptions, Jemalloc) {
       {"prof:true,lg_prof_interval:-1", "dump_names:jemalloc"},
       {"prof:true,lg_prof_interval:0x14", "dump_names:jemalloc dump_alloc_interval:1M"},
       {"prof:true,prof_gdump:true", "dump_names:jemalloc dump_growth_interval:2M"},
-      {"prof:true,prof_prefix:/tmp/j,prof_final:true", "dump_prefix:/tmp/j dump_names:jemalloc dump_final:1"},
-      {"prof:true,prof_prefix:,prof_final:true,lg_prof_interval:20,prof_gdump:true,prof_leak:true", "dump_names:jemalloc"},
+      {"prof:true,prof_prefix:/tmp/j,prof_final:true",
+       "dump_prefix:/tmp/j dump_names:jemalloc dump_final:1"},
+      {"prof:true,prof_prefix:,prof_final:true,lg_prof_interval:20,prof_gdump:true,prof_leak:true",
+       "dump_names:jemalloc"},
       {"prof:true,prof_leak:true", "dump_names:jemalloc"},
-      {"prof:true,prof_leak:true,prof_final:true", "dump_names:jemalloc dump_final:1 leak_summary:1"},
-      {"prof_leak:true,prof_final:true,lg_prof_interval:20", "dump_names:jemalloc dump_final:1 leak_summary:1"},
+      {"prof:true,prof_leak:true,prof_final:true",
+       "dump_names:jemalloc dump_final:1 leak_summary:1"},
+      {"prof_leak:true,prof_final:true,lg_prof_interval:20",
+       "dump_names:jemalloc dump_final:1 leak_summary:1"},
       {"prof_leak_error:true,prof_final:true", "dump_names:jemalloc dump_final:1 leak_summary:1"},
       {"prof:true,prof:false", ""},
       {"dirty_decay_ms:5000", "purge_delay:5000"},
@@ -199,7 +214,8 @@ TEST_F(ForeignOptions, Jemalloc) {
       {"stats_print:true", "stats_print:1"},
       {"stats_print:false", ""},
       {"confirm_conf:true", "verbose:1"},
-      {"narenas:4,tcache:false,lg_tcache_max:13,percpu_arena:percpu,metadata_thp:auto,hpa_slab_max_alloc:65536,junk:true", ""},
+      {"narenas:4,tcache:false,lg_tcache_max:13,percpu_arena:percpu,metadata_thp:auto,hpa_slab_max_alloc:65536,junk:true",
+       ""},
       {"experimental_infallible_new:true", ""},
       {"abort_conf:true,dirty_decay_ms:7", "purge_delay:7"},
   };
@@ -211,26 +227,32 @@ TEST_F(ForeignOptions, Jemalloc) {
 
 // Sampling is switched on again with this interval.
 TEST_F(ForeignOptions, AnIntervalOutlastsProfActive) {
-  EXPECT_EQ(changed_by_conf("prof:true,prof_active:false,lg_prof_sample:12"), "sample:0 dump_names:jemalloc");
+  EXPECT_EQ(changed_by_conf("prof:true,prof_active:false,lg_prof_sample:12"),
+            "sample:0 dump_names:jemalloc");
   EXPECT_EQ(options::last_sample_interval(), 4 * KiB);
   restore();
   EXPECT_EQ(options::last_sample_interval(), 512 * KiB);
 }
 
 TEST_F(ForeignOptions, WhatJemallocWouldNotTakeIsReportedAndTheRestRead) {
-  EXPECT_EQ(changed_by_conf("prof:yes,colour:red,lg_prof_sample:64,dirty_decay_ms:-2,dirty_decay_ms:soon,dirty_decay_ms:,"
-                            "background_thread:1,lg_dirty_mult:0x,stats_print:true"),
-            "stats_print:1");
+  EXPECT_EQ(
+      changed_by_conf(
+          "prof:yes,colour:red,lg_prof_sample:64,dirty_decay_ms:-2,dirty_decay_ms:soon,dirty_decay_ms:,"
+          "background_thread:1,lg_dirty_mult:0x,stats_print:true"),
+      "stats_print:1");
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_EQ(lines[0], "MALLOC_CONF: bad pair \"prof:yes\" ignored; expected true or false");
-  EXPECT_EQ(lines[1], "MALLOC_CONF: bad pair \"colour:red\" ignored; unknown option; see docs/migrating.md");
+  EXPECT_EQ(lines[1],
+            "MALLOC_CONF: bad pair \"colour:red\" ignored; unknown option; see docs/migrating.md");
   // Like jemalloc, it stops where it cannot separate names from values.
-  for (const char* rest : {"prof", "pr of:true,stats_print:true", ":1", ",stats_print:true", "prof;true,stats_print:true"}) {
+  for (const char* rest : {"prof", "pr of:true,stats_print:true", ":1", ",stats_print:true",
+                           "prof;true,stats_print:true"}) {
     EXPECT_EQ(changed_by_conf("dirty_decay_ms:7," + std::string(rest)), "purge_delay:7") << rest;
     ASSERT_EQ(lines.size(), 1u) << rest;
     EXPECT_NE(lines[0].find("\"" + std::string(rest) + "\""), std::string::npos) << lines[0];
   }
-  EXPECT_EQ(changed_by_conf("prof:true,prof_prefix:" + std::string(300, 'x')), "dump_names:jemalloc");
+  EXPECT_EQ(changed_by_conf("prof:true,prof_prefix:" + std::string(300, 'x')),
+            "dump_names:jemalloc");
   EXPECT_EQ(lines.size(), 1u);
 }
 
@@ -239,16 +261,19 @@ TEST_F(ForeignOptions, AbortConfEndsTheProcess) {
 }
 
 TEST_F(ForeignOptions, WhatHasNoEffectIsNamedOnRequest) {
-  changed_by({"MALLOC_CONF=narenas:4,tcache:false,hpa_dirty_mult:0.1,lg_chunk:22", "HEAP_PROFILE_MMAP=1", "HEAP_PROFILE_BUFFER_SIZE=1",
-              "CPUPROFILE_PER_THREAD_TIMERS=1", "CPUPROFILE_TIMER_SIGNAL=12"});
+  changed_by({"MALLOC_CONF=narenas:4,tcache:false,hpa_dirty_mult:0.1,lg_chunk:22",
+              "HEAP_PROFILE_MMAP=1", "HEAP_PROFILE_BUFFER_SIZE=1", "CPUPROFILE_PER_THREAD_TIMERS=1",
+              "CPUPROFILE_TIMER_SIGNAL=12"});
   report_options_without_effect(keep);
   EXPECT_TRUE(lines.empty()) << "nobody has asked";
   FixedText<64> problem;
   ASSERT_TRUE(options::set(Id::verbose, "1", 1, problem));
   report_options_without_effect(keep);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0], "settings without effect: HEAP_PROFILE_MMAP, HEAP_PROFILE_BUFFER_SIZE, CPUPROFILE_PER_THREAD_TIMERS, "
-                      "CPUPROFILE_TIMER_SIGNAL, narenas, tcache, hpa_, lg_chunk");
+  EXPECT_EQ(
+      lines[0],
+      "settings without effect: HEAP_PROFILE_MMAP, HEAP_PROFILE_BUFFER_SIZE, CPUPROFILE_PER_THREAD_TIMERS, "
+      "CPUPROFILE_TIMER_SIGNAL, narenas, tcache, hpa_, lg_chunk");
 }
 
 }  // namespace

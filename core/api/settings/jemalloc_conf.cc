@@ -15,31 +15,94 @@ struct Row {
   int64_t min = 0, max = 0;
 };
 
-#define SWITCH(name) {JemallocName::name, #name, Kind::kSwitch, "expected true or false"}
+#define SWITCH(name) \
+  { JemallocName::name, #name, Kind::kSwitch, "expected true or false" }
 constexpr Row kRows[] = {
-    SWITCH(abort_conf), SWITCH(confirm_conf), SWITCH(prof), SWITCH(prof_active), SWITCH(prof_gdump), SWITCH(prof_final),
-    SWITCH(prof_leak), SWITCH(prof_leak_error), SWITCH(stats_print), SWITCH(background_thread),
-    {JemallocName::lg_prof_sample, "lg_prof_sample", Kind::kNumber, "expected a number from 0 to 63", 0, 63},
-    {JemallocName::lg_prof_interval, "lg_prof_interval", Kind::kNumber, "expected a number from -1 (never) to 63", -1, 63},
-    {JemallocName::dirty_decay_ms, "dirty_decay_ms", Kind::kNumber, "expected milliseconds, or -1 (never)", -1, INT64_MAX},
-    {JemallocName::muzzy_decay_ms, "muzzy_decay_ms", Kind::kNumber, "expected milliseconds, or -1 (never)", -1, INT64_MAX},
-    {JemallocName::lg_dirty_mult, "lg_dirty_mult", Kind::kNumber, "expected a number from -1 (never) to 63", -1, 63},
+    SWITCH(abort_conf),
+    SWITCH(confirm_conf),
+    SWITCH(prof),
+    SWITCH(prof_active),
+    SWITCH(prof_gdump),
+    SWITCH(prof_final),
+    SWITCH(prof_leak),
+    SWITCH(prof_leak_error),
+    SWITCH(stats_print),
+    SWITCH(background_thread),
+    {JemallocName::lg_prof_sample, "lg_prof_sample", Kind::kNumber,
+     "expected a number from 0 to 63", 0, 63},
+    {JemallocName::lg_prof_interval, "lg_prof_interval", Kind::kNumber,
+     "expected a number from -1 (never) to 63", -1, 63},
+    {JemallocName::dirty_decay_ms, "dirty_decay_ms", Kind::kNumber,
+     "expected milliseconds, or -1 (never)", -1, INT64_MAX},
+    {JemallocName::muzzy_decay_ms, "muzzy_decay_ms", Kind::kNumber,
+     "expected milliseconds, or -1 (never)", -1, INT64_MAX},
+    {JemallocName::lg_dirty_mult, "lg_dirty_mult", Kind::kNumber,
+     "expected a number from -1 (never) to 63", -1, 63},
     {JemallocName::prof_prefix, "prof_prefix", Kind::kText, "expected fewer than 256 bytes"},
 };
 #undef SWITCH
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(JemallocName::kCount));
 
-// Options of some jemalloc version without a counterpart here: arenas, thread caches, junk filling, its own layout and
-// counters.
+// Options of some jemalloc version without a counterpart here: arenas, thread caches, junk filling,
+// its own layout and counters.
 constexpr const char* kIdle[] = {
-    "abort", "narenas", "narenas_ratio", "lg_chunk", "purge", "decay_time", "chunk_hooks", "dss", "retain", "thp", "metadata_thp",
-    "trust_madvise", "cache_oblivious", "oversize_threshold", "percpu_arena", "max_background_threads", "mutex_max_spin", "bin_shards",
-    "slab_sizes", "lg_extent_max_active_fit", "tcache", "tcache_max", "lg_tcache_max", "lg_tcache_nslots_mul",
-    "tcache_nslots_small_min", "tcache_nslots_small_max", "tcache_nslots_large", "tcache_gc_incr_bytes", "tcache_gc_delay_bytes",
-    "lg_tcache_flush_small_div", "lg_tcache_flush_large_div", "lg_tcache_gc_sweep", "stats_print_opts", "stats_interval",
-    "stats_interval_opts", "junk", "zero", "quarantine", "redzone", "utrace", "valgrind", "xmalloc", "zero_realloc", "prof_accum",
-    "prof_thread_active_init", "prof_log", "prof_recent_alloc_max", "prof_stats", "prof_sys_thread_name", "prof_time_resolution",
-    "prof_unbias", "lg_san_uaf_align", "san_guard_small", "san_guard_large", "log", "debug_double_free_max_scan", "hpa",
+    "abort",
+    "narenas",
+    "narenas_ratio",
+    "lg_chunk",
+    "purge",
+    "decay_time",
+    "chunk_hooks",
+    "dss",
+    "retain",
+    "thp",
+    "metadata_thp",
+    "trust_madvise",
+    "cache_oblivious",
+    "oversize_threshold",
+    "percpu_arena",
+    "max_background_threads",
+    "mutex_max_spin",
+    "bin_shards",
+    "slab_sizes",
+    "lg_extent_max_active_fit",
+    "tcache",
+    "tcache_max",
+    "lg_tcache_max",
+    "lg_tcache_nslots_mul",
+    "tcache_nslots_small_min",
+    "tcache_nslots_small_max",
+    "tcache_nslots_large",
+    "tcache_gc_incr_bytes",
+    "tcache_gc_delay_bytes",
+    "lg_tcache_flush_small_div",
+    "lg_tcache_flush_large_div",
+    "lg_tcache_gc_sweep",
+    "stats_print_opts",
+    "stats_interval",
+    "stats_interval_opts",
+    "junk",
+    "zero",
+    "quarantine",
+    "redzone",
+    "utrace",
+    "valgrind",
+    "xmalloc",
+    "zero_realloc",
+    "prof_accum",
+    "prof_thread_active_init",
+    "prof_log",
+    "prof_recent_alloc_max",
+    "prof_stats",
+    "prof_sys_thread_name",
+    "prof_time_resolution",
+    "prof_unbias",
+    "lg_san_uaf_align",
+    "san_guard_small",
+    "san_guard_large",
+    "log",
+    "debug_double_free_max_scan",
+    "hpa",
 };
 // All options with these prefixes.
 constexpr const char* kIdleFamilies[] = {"hpa_", "experimental_"};
@@ -71,13 +134,16 @@ unsigned digit(char c, unsigned base) {
 bool parse_number(const char* value, size_t length, int64_t* out) {
   size_t i = length != 0 && value[0] == '-' ? 1 : 0;
   unsigned base = 10;
-  if (i + 2 < length && value[i] == '0' && value[i + 1] == 'x') base = 16, i += 2;
-  else if (i + 1 < length && value[i] == '0') base = 8;
+  if (i + 2 < length && value[i] == '0' && value[i + 1] == 'x')
+    base = 16, i += 2;
+  else if (i + 1 < length && value[i] == '0')
+    base = 8;
   if (i == length) return false;
   int64_t number = 0;
   for (; i < length; i++) {
     unsigned d = digit(value[i], base);
-    if (d == base || __builtin_mul_overflow(number, int64_t{base}, &number) || __builtin_add_overflow(number, int64_t{d}, &number)) {
+    if (d == base || __builtin_mul_overflow(number, int64_t{base}, &number) ||
+        __builtin_add_overflow(number, int64_t{d}, &number)) {
       return false;
     }
   }
@@ -94,7 +160,8 @@ struct Slice {
   size_t length;
 };
 
-void report_pair(void (*report)(const char* line), const char* what, Slice pair, const char* expected) {
+void report_pair(void (*report)(const char* line), const char* what, Slice pair,
+                 const char* expected) {
   FixedText<500> line;
   line << "MALLOC_CONF: " << what << " \"";
   line.append(pair.at, pair.length) << "\" ignored; " << expected;
@@ -124,7 +191,8 @@ const char* JemallocConf::set_known(unsigned row_number, const char* value, size
   return nullptr;
 }
 
-const char* JemallocConf::set(const char* name, size_t name_length, const char* value, size_t length, void (*idle)(const char*)) {
+const char* JemallocConf::set(const char* name, size_t name_length, const char* value,
+                              size_t length, void (*idle)(const char*)) {
   for (unsigned i = 0; i < static_cast<unsigned>(JemallocName::kCount); i++) {
     if (text_equal(name, name_length, kRows[i].text)) return set_known(i, value, length);
   }
@@ -134,7 +202,8 @@ const char* JemallocConf::set(const char* name, size_t name_length, const char* 
   return nullptr;
 }
 
-bool JemallocConf::parse(const char* text, void (*report)(const char* line), void (*idle)(const char* name)) {
+bool JemallocConf::parse(const char* text, void (*report)(const char* line),
+                         void (*idle)(const char* name)) {
   bool good = true;
   for (const char* at = text; *at != 0;) {
     const char* colon = at;
@@ -147,7 +216,8 @@ bool JemallocConf::parse(const char* text, void (*report)(const char* line), voi
       report_pair(report, "the rest from", {at, text_length(at)}, "expected name:value,name:value");
       return false;
     }
-    const char* expected = set(at, static_cast<size_t>(colon - at), colon + 1, static_cast<size_t>(end - colon - 1), idle);
+    const char* expected = set(at, static_cast<size_t>(colon - at), colon + 1,
+                               static_cast<size_t>(end - colon - 1), idle);
     if (expected != nullptr) {
       report_pair(report, "bad pair", pair, expected);
       good = false;

@@ -28,15 +28,18 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   FixedText<256> expected;
   LockGuard guard(lock);
   if (!options::set(id, value, text_length(value), expected)) {
-    problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected " << expected.c_str();
+    problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected "
+            << expected.c_str();
     return SetOption::kBadValue;
   }
   // Distances already drawn are based on the old interval.
-  if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
+  if (id == options::Id::sample || id == options::Id::sample_limit)
+    heap::invalidate_sample_distances();
   using options::Id;
   dump_option_changed(id);
   if (id == Id::python_frames) python_option_changed();
-  if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
+  if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure)
+    heap::pressure_options_changed();
   return SetOption::kDone;
 }
 

@@ -16,11 +16,13 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
 // Called when an option has been set. Defined above, by dumps (auto_dump.cc).
 void dump_option_changed(options::Id id);
 
-// Appends the value of a text option that may be set concurrently; or of any option, in the format of SEEMALLOC_CONF.
+// Appends the value of a text option that may be set concurrently; or of any option, in the format
+// of SEEMALLOC_CONF.
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
 
-// The code at `pc` makes a thread-specific key: it may be a Python that the program has loaded (option python_frames).
+// The code at `pc` makes a thread-specific key: it may be a Python that the program has loaded
+// (option python_frames).
 void look_for_python(uintptr_t pc);
 
 void lock_options_for_fork();

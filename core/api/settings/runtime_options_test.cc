@@ -18,7 +18,9 @@ TEST(RuntimeOptions, ATextIsReadWhole) {
   std::atomic<bool> done{false};
   std::thread writer([&done] {
     for (char letter = 'a'; !done; letter = letter == 'a' ? 'b' : 'a') {
-      EXPECT_EQ(seemalloc_option_set("dump_prefix", std::string(letter == 'a' ? 250 : 240, letter).c_str()), 0);
+      EXPECT_EQ(seemalloc_option_set("dump_prefix",
+                                     std::string(letter == 'a' ? 250 : 240, letter).c_str()),
+                0);
     }
   });
   char value[300];
@@ -27,7 +29,8 @@ TEST(RuntimeOptions, ATextIsReadWhole) {
   }
   for (uint64_t until = os::monotonic_ns() + 500 * kMillisecond_ns; os::monotonic_ns() < until;) {
     long length = seemalloc_option_get("dump_prefix", value, sizeof(value));
-    torn += std::string(value) != std::string(value[0] == 'a' ? 250 : 240, value[0]) || length != (value[0] == 'a' ? 250 : 240);
+    torn += std::string(value) != std::string(value[0] == 'a' ? 250 : 240, value[0]) ||
+            length != (value[0] == 'a' ? 250 : 240);
   }
   done = true;
   writer.join();

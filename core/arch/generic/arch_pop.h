@@ -17,7 +17,7 @@ SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
   Block* next = block->next;
-  store_racing(*head, next);  // other threads may be counting the list
+  store_racing(*head, next);    // other threads may be counting the list
   __builtin_prefetch(next, 1);  // it is allocated next; prefetching null does no harm
   return block;
 }

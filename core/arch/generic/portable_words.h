@@ -1,5 +1,5 @@
-// The words of arch_words.h that need no variant but x86-64's. The contracts of the functions are in
-// ../x86_64/arch_words.h.
+// The words of arch_words.h that need no variant but x86-64's. The contracts of the functions are
+// in ../x86_64/arch_words.h.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Words in memory, as ThreadSanitizer must see them: each racing access is atomic. The build selects this file:
-// core/arch/README.md. The contracts of the functions are in ../x86_64/arch_words.h.
+// Words in memory, as ThreadSanitizer must see them: each racing access is atomic. The build
+// selects this file: core/arch/README.md. The contracts of the functions are in
+// ../x86_64/arch_words.h.
 #pragma once
 
 #include "core/arch/generic/portable_words.h"

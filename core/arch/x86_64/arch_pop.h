@@ -1,10 +1,11 @@
 // malloc's pop: the head of one of the calling thread's free lists, on x86-64.
 // The build selects this file: core/arch/README.md.
 //
-// Each malloc loads the value that the previous malloc stored. Processors with memory renaming forward the value
-// without delay if both instructions address it through the same single register. With base-and-index addressing the
-// load takes its usual four or five cycles. So the code first computes the address, relative to the thread pointer, in
-// one register. Figures: docs/decisions/0056.
+// Each malloc loads the value that the previous malloc stored. Processors with memory renaming
+// forward the value without delay if both instructions address it through the same single register.
+// With base-and-index addressing the load takes its usual four or five cycles. So the code first
+// computes the address, relative to the thread pointer, in one register. Figures:
+// docs/decisions/0056.
 #pragma once
 
 #include <cstddef>

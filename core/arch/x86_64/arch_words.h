@@ -7,8 +7,9 @@
 
 namespace seemalloc {
 
-// Reads a word once, without ordering, that another thread may be writing. It is a plain read because compilers emit a
-// separate instruction for every atomic (or volatile) read. For the fast paths, not for loops.
+// Reads a word once, without ordering, that another thread may be writing. It is a plain read
+// because compilers emit a separate instruction for every atomic (or volatile) read. For the fast
+// paths, not for loops.
 template <typename T>
 SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
   return word;
@@ -27,10 +28,11 @@ SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
   word = value;
 }
 
-// Decrements the word after all earlier writes of this thread (release). No other thread writes it. Returns true at
-// zero.
+// Decrements the word after all earlier writes of this thread (release). No other thread writes it.
+// Returns true at zero.
 SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
-  __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
+  // x86 keeps stores in order; one instruction instead of three.
+  __asm__ volatile("" ::: "memory");
   return --word == 0;
 }
 
@@ -41,8 +43,8 @@ SEEMALLOC_ALWAYS_INLINE bool decrement_below_zero(uint32_t& word) {
   return ended;
 }
 
-// Prefetches a cache line for writing. Without this target's own instruction, the line would be fetched for reading
-// only.
+// Prefetches a cache line for writing. Without this target's own instruction, the line would be
+// fetched for reading only.
 SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
   __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
 }

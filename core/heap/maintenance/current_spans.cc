@@ -9,16 +9,18 @@ namespace seemalloc::heap {
 
 namespace {
 
-// A hash that changes with every malloc of the class and every free into its current span. A rare collision does no
-// harm. Never 0.
+// A hash that changes with every malloc of the class and every free into its current span. A rare
+// collision does no harm. Never 0.
 uint32_t use_of(const Span* span, const Block* list) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
-  uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^ reinterpret_cast<uintptr_t>(span->free_list_acquire());
+  uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^
+                 reinterpret_cast<uintptr_t>(span->free_list_acquire());
   use = (use ^ span->live_acquire()) * kMix;
   return static_cast<uint32_t>(use >> 32) | 1;
 }
 
-// Returns true if the class has not been used since the last check, and for long enough. Requires: slow_lock.
+// Returns true if the class has not been used since the last check, and for long enough. Requires:
+// slow_lock.
 bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   DCHECK(cs.current->state == pages::SpanState::kCurrent);
   uint32_t use = use_of(cs.current, list);
@@ -30,8 +32,8 @@ bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   return has_waited(cs.current, least_periods) || least_periods <= 1;
 }
 
-// True if another thread works on the lists of a heap that is between two threads but not abandoned (kParked); it does
-// so in part without the lock.
+// True if another thread works on the lists of a heap that is between two threads but not abandoned
+// (kParked); it does so in part without the lock.
 bool changes_hands(const ThreadHeap& heap) {
   return heap.cache.load(std::memory_order_relaxed) == &heap.body->kept &&
          heap.state.load(std::memory_order_relaxed) != HeapState::kParked;
@@ -46,7 +48,8 @@ uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
     ClassState& cs = heap.body->classes[c];
     if (cs.current == nullptr) continue;
     const Block* list = lists[c];
-    if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current)) continue;
+    if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current))
+      continue;
     __atomic_store_n(&heap.body->ready[c], nullptr, __ATOMIC_RELAXED);
     classes |= uint64_t{1} << c;
   }
@@ -67,9 +70,11 @@ Span* detach_current(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Block* list = nullptr;
   Span* span = cs.current;
-  bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
+  bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr &&
+                span != nullptr && heap.body->ready[size_class] == nullptr;
   if (closed && use_of(span, list) == cs.last_use) {
-    DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap && span->size_class == size_class);
+    DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap &&
+           span->size_class == size_class);
     cs.current = nullptr;
     cs.mixed = true;
     cs.last_use = 0;

@@ -1,10 +1,11 @@
-// Taking the current span from a thread that sleeps (current_spans.h), as a small state machine on a machine with store
-// buffers; the test explores every interleaving of its steps.
+// Taking the current span from a thread that sleeps (current_spans.h), as a small state machine on
+// a machine with store buffers; the test explores every interleaving of its steps.
 //
-// The owner pops its thread free list to the end. Then it takes the freed blocks: by take_freed while it may, else by a
-// refill under the heap's lock; and so on. The purger clears `ready`, fences, detaches, and then has the span's free
-// list to itself. A store waits in its thread's buffer until it drains, at any time; the lock and a membarrier empty
-// the buffers. Variants with a known mistake must fail, which shows that the test can.
+// The owner pops its thread free list to the end. Then it takes the freed blocks: by take_freed
+// while it may, else by a refill under the heap's lock; and so on. The purger clears `ready`,
+// fences, detaches, and then has the span's free list to itself. A store waits in its thread's
+// buffer until it drains, at any time; the lock and a membarrier empty the buffers. Variants with a
+// known mistake must fail, which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,8 +16,8 @@
 namespace seemalloc::heap {
 namespace {
 
-// The thread free list's length, ready[c], and the lengths of two spans' local free lists; the second span is the next
-// one.
+// The thread free list's length, ready[c], and the lengths of two spans' local free lists; the
+// second span is the next one.
 enum Variable { kList, kReady, kFree, kFreeOfNext, kVariables };
 constexpr int kDone = 100, kPops = 7;
 
@@ -26,21 +27,22 @@ struct State {
   bool locked = false;
   bool next_is_current = false;  // the span that the owner allocates from; under the lock
   int owner = 0, pops = 0, taken = 0;
-  bool taking = false;           // between the load of `ready` and the store that ends take_freed
-  bool taking_next = false;      // from the other span
+  bool taking = false;       // between the load of `ready` and the store that ends take_freed
+  bool taking_next = false;  // from the other span
   int purger = 0;
   bool purging = false;
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool fence = true;           // empties every thread's buffer after `ready` is cleared
+  bool fence = true;              // empties every thread's buffer after `ready` is cleared
   bool list_must_not_end = true;  // a class whose thread free list is empty is left alone
-  bool looks_after = true;     // reads the list after the fence
-  bool list_last = true;       // take_freed stores the list after it has emptied the span's
+  bool looks_after = true;        // reads the list after the fence
+  bool list_last = true;          // take_freed stores the list after it has emptied the span's
 };
 
-// explore(): returns "" if no path has both threads at the span's free list, or leaves the purger with an old one.
+// explore(): returns "" if no path has both threads at the span's free list, or leaves the purger
+// with an old one.
 class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -156,7 +158,8 @@ class Explorer : public StateSearch<State> {
       case 2:  // detach, under the lock
         if (s.locked) return;
         if (s.purgers.load(s.memory, kReady) != 0 ||
-            (variant_.list_must_not_end && variant_.looks_after && s.purgers.load(s.memory, kList) == 0)) {
+            (variant_.list_must_not_end && variant_.looks_after &&
+             s.purgers.load(s.memory, kList) == 0)) {
           gave_up_ = true;
           s.purger = kDone;
           return visit(s);
@@ -166,7 +169,8 @@ class Explorer : public StateSearch<State> {
         s.purger = 3;
         return visit(s);
       case 3:  // reads the free list, which is its own now
-        if (s.owners.has(kFree) && problem_.empty()) problem_ = "the list that is read is not the last one";
+        if (s.owners.has(kFree) && problem_.empty())
+          problem_ = "the list that is read is not the last one";
         purged_ = true;
         s.purger = kDone;
         return visit(s);
@@ -185,7 +189,9 @@ TEST(CurrentSpansModel, NeverBothAtTheListInAnyInterleaving) {
   EXPECT_TRUE(explorer.gave_up());
 }
 
-TEST(CurrentSpansModel, WithoutTheFenceTheOwnerIsNotSeen) { EXPECT_NE(Explorer({.fence = false}).explore(), ""); }
+TEST(CurrentSpansModel, WithoutTheFenceTheOwnerIsNotSeen) {
+  EXPECT_NE(Explorer({.fence = false}).explore(), "");
+}
 
 TEST(CurrentSpansModel, WhereTheListHasEndedTheOwnerMayBeAnywhere) {
   EXPECT_NE(Explorer({.list_must_not_end = false}).explore(), "");
@@ -195,7 +201,9 @@ TEST(CurrentSpansModel, AListThatIsSeenBeforeTheFenceHasEndedByThen) {
   EXPECT_NE(Explorer({.looks_after = false}).explore(), "");
 }
 
-TEST(CurrentSpansModel, AListStoredTooSoonHidesItsOwner) { EXPECT_NE(Explorer({.list_last = false}).explore(), ""); }
+TEST(CurrentSpansModel, AListStoredTooSoonHidesItsOwner) {
+  EXPECT_NE(Explorer({.list_last = false}).explore(), "");
+}
 
 }  // namespace
 }  // namespace seemalloc::heap

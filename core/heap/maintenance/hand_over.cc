@@ -35,7 +35,8 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   uint64_t unused = cs.sample_due != 0 ? 1 : 0;
   cs.sample_due = 0;
   heap.body->ready[size_class] = nullptr;
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
+  // null: lost with its thread, or by a fork.
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
   if (cache != nullptr) unused += return_list_locked(heap, span, &cache->heads[size_class]);
   if (unused != 0) count_returned_unused(unused * kClasses[size_class].bytes);
   return_list_locked(heap, span, &cs.stash);
@@ -63,7 +64,8 @@ void release_everything(ThreadHeap& heap) {
 
 namespace {
 
-// Bytes of all spans of the heap. Stops counting above `most`, and then returns a number that is larger than `most`.
+// Bytes of all spans of the heap. Stops counting above `most`, and then returns a number that is
+// larger than `most`.
 size_t span_bytes(const ThreadHeap& heap, size_t most) {
   size_t bytes = 0;
   for (const ClassState& cs : heap.body->classes) {
@@ -77,7 +79,8 @@ size_t span_bytes(const ThreadHeap& heap, size_t most) {
   return bytes;
 }
 
-// Releases the empty available spans of classes that have a current span, because the next thread does not need them.
+// Releases the empty available spans of classes that have a current span, because the next thread
+// does not need them.
 void retire_spare_spans(ThreadHeap& heap) {
   for (ClassState& cs : heap.body->classes) {
     Span* span = cs.available.front();
@@ -106,13 +109,15 @@ bool park(ThreadHeap& heap, size_t most_bytes) {
   size_t bytes = span_bytes(heap, most_bytes);
   if (bytes > most_bytes) return false;
   heap.parked_bytes = static_cast<uint32_t>(bytes);
-  // Keeps the lists as they are: returning the blocks to their spans would touch each of them (docs/decisions/0057).
+  // Keeps the lists as they are: returning the blocks to their spans would touch each of them
+  // (docs/decisions/0057).
   take_from_this_thread(heap);
   return true;
 }
 
 void give_to_this_thread(ThreadHeap& heap) {
-  DCHECK(thread_cache.heap == nullptr && heap.state.load(std::memory_order_relaxed) == HeapState::kActive);
+  DCHECK(thread_cache.heap == nullptr &&
+         heap.state.load(std::memory_order_relaxed) == HeapState::kActive);
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;
@@ -122,8 +127,8 @@ void give_to_this_thread(ThreadHeap& heap) {
   } else {
     heap.body->lists_since = sample_changes.load(std::memory_order_relaxed);
   }
-  heap.cache.store(&thread_cache, std::memory_order_release);  // the thread's memory has been initialised: other
-                                                               // threads may read it
+  // The thread's memory has been initialised: other threads may read it.
+  heap.cache.store(&thread_cache, std::memory_order_release);
   __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with read_lists()
 }
 

@@ -11,21 +11,23 @@ namespace seemalloc::heap {
 
 void lock_for_fork() {
   registry_lock().lock_for_fork();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.lock_for_fork();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all)
+    heap->slow_lock.lock_for_fork();
   lock_central_for_fork();
 }
 
 void unlock_after_fork_parent() {
   unlock_central_after_fork();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.unlock_after_fork();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all)
+    heap->slow_lock.unlock_after_fork();
   registry_lock().unlock_after_fork();
 }
 
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
-  // A signal handler that has interrupted one of our critical sections may fork. The locks of that section stay held
-  // until this thread continues it, so this function takes no lock then, and the process never recovers the other
-  // threads' heaps.
+  // A signal handler that has interrupted one of our critical sections may fork. The locks of that
+  // section stay held until this thread continues it, so this function takes no lock then, and the
+  // process never recovers the other threads' heaps.
   bool may_lock = !fork_interrupts_a_holder;
   walk_gate.forget_others_in_child();
   forget_purger_in_child(may_lock);

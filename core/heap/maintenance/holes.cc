@@ -28,20 +28,21 @@ using pages::SpanState;
 
 namespace {
 
-// A span that became available at any time within a period has waited for two whole periods after the third has begun.
+// A span that became available at any time within a period has waited for two whole periods after
+// the third has begun.
 constexpr uint32_t kPeriodsToWait = 3;
 constexpr uint64_t kShortestPeriod_ns = 125 * kMillisecond_ns;
 constexpr uint64_t kLongestPeriod_ns = 8 * kSecond_ns;  // when doubled
-// The length of a slice: of the helper thread, and of a thread of the program if there is no helper. A rest of kRest_ns
-// follows, or a much longer one while the program works (PurgeBudget).
+// The length of a slice: of the helper thread, and of a thread of the program if there is no
+// helper. A rest of kRest_ns follows, or a much longer one while the program works (PurgeBudget).
 constexpr uint64_t kSlice_ns = 5 * kMillisecond_ns;
 constexpr uint64_t kShortSlice_ns = 500 * kMicrosecond_ns;
 constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
 // Smaller heaps are left alone.
 constexpr unsigned kLeastRegions = 2;
 
-// The times at which the last periods began, by number. The slot of the oldest one is also that of the next one, which
-// may be about to begin.
+// The times at which the last periods began, by number. The slot of the oldest one is also that of
+// the next one, which may be about to begin.
 constexpr uint32_t kPlaces = 64, kRemembered = kPlaces - 1;
 std::atomic<uint64_t> began_ns[kPlaces];
 
@@ -58,7 +59,8 @@ std::atomic<const void*> purger{nullptr};
 
 bool become_purger() {
   const void* nobody = nullptr;
-  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
+  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
+                                        std::memory_order_relaxed);
 }
 void cease_to_purge() {
   DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
@@ -78,10 +80,13 @@ uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
 }
 static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
 
-// Pages that belong to the span alone (OS pages may be larger than ours) and that may have been written to.
+// Pages that belong to the span alone (OS pages may be larger than ours) and that may have been
+// written to.
 uint32_t purgeable_pages(const Span* span) {
-  uintptr_t end = span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
-  uintptr_t first = round_up(span->start, os::page_bytes()), last = round_down(span->start + span->bytes, os::page_bytes());
+  uintptr_t end =
+      span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
+  uintptr_t first = round_up(span->start, os::page_bytes()),
+            last = round_down(span->start + span->bytes, os::page_bytes());
   if (end > last) end = last;
   return first < end ? pages_touched(span, first, end) : 0;
 }
@@ -99,7 +104,8 @@ struct FreeList {
 };
 
 uint32_t number_of(const Span* span, const Block* block) {
-  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) / span->block_bytes);
+  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) /
+                               span->block_bytes);
 }
 
 // Returns false if the block is marked already.
@@ -111,20 +117,24 @@ bool mark_free(uint32_t number) {
   return true;
 }
 
-// Prefetches all cache lines with links at once; following the list would wait for one after the other.
+// Prefetches all cache lines with links at once; following the list would wait for one after the
+// other.
 void prefetch_links(const Span* span) {
   size_t step = span->block_bytes < kCacheLineBytes ? kCacheLineBytes : span->block_bytes;
   uintptr_t end = span->start + size_t{span->carved} * span->block_bytes;
-  for (uintptr_t at = span->start; at < end; at += step) __builtin_prefetch(reinterpret_cast<const void*>(at));
+  for (uintptr_t at = span->start; at < end; at += step)
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
 }
 
-// Reads the list into `listed` and `is_free`. Returns false if the list does not match the count: the program has
-// written to freed blocks (their owner will report it), or is freeing a block right now.
+// Reads the list into `listed` and `is_free`. Returns false if the list does not match the count:
+// the program has written to freed blocks (their owner will report it), or is freeing a block right
+// now.
 bool read_list(const Span* span, const FreeList& list) {
   prefetch_links(span);
   uint32_t behind = 0;
   for (const Block* block = list.first->next; block != nullptr; block = block->next) {
-    if (behind + 1 >= list.count || block == list.first || !span->is_carved_block(block)) return false;
+    if (behind + 1 >= list.count || block == list.first || !span->is_carved_block(block))
+      return false;
     uint32_t number = number_of(span, block);
     if (!mark_free(number)) return false;
     listed[behind++] = static_cast<uint16_t>(number);
@@ -158,7 +168,8 @@ uint32_t busy_pages(const Span* span, const Block* first) {
   return busy;
 }
 
-// Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a huge page for them.
+// Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a
+// huge page for them.
 uint32_t find_holes(const Span* span, const FreeList& list) {
   DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
   DCHECK(span->carved <= kMaxBlocks && list.count <= span->carved);
@@ -166,7 +177,8 @@ uint32_t find_holes(const Span* span, const FreeList& list) {
   if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
   uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
   unsigned all = static_cast<unsigned>(span->bytes / os::page_bytes());
-  bool enough = static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all || !pages::lies_on_huge_page(span);
+  bool enough = static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all ||
+                !pages::lies_on_huge_page(span);
   return enough ? pages : 0;
 }
 
@@ -236,10 +248,12 @@ struct Pass {
   bool over() const { return refused || os::monotonic_ns() >= end_ns; }
 };
 
-// Steps 2 to 4 for a span of a heap, or an unowned one. L is the lock under which other threads change its counts.
+// Steps 2 to 4 for a span of a heap, or an unowned one. L is the lock under which other threads
+// change its counts.
 template <typename L>
 void purge_detached(Span* span, L& lock, Pass& pass) {
-  DCHECK(span->state == SpanState::kDetached && detached_span.load(std::memory_order_relaxed) == span);
+  DCHECK(span->state == SpanState::kDetached &&
+         detached_span.load(std::memory_order_relaxed) == span);
   FreeList list{};
   {
     LockGuard guard(lock);
@@ -258,7 +272,8 @@ void purge_detached(Span* span, L& lock, Pass& pass) {
   spans_with_holes.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Returns null if no span qualifies. Sets *more if it stopped because it has checked kHoleLooks spans.
+// Returns null if no span qualifies. Sets *more if it stopped because it has checked kHoleLooks
+// spans.
 Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
   *more = false;
   for (unsigned i = 0; i < kHoleLooks; i++) {
@@ -305,7 +320,8 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
     span->look.since = hole_epoch.load(std::memory_order_relaxed);
     note_look(span);
     if (span->is_empty_now()) {
-      retire(span);  // even the last one of the class: it has waited, or a purge of everything was requested
+      // Even the last one of the class: it has waited, or a purge of everything was requested.
+      retire(span);
     } else {
       cs.available.push_back(span);
     }
@@ -315,7 +331,8 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
 
 // Returns false if time is up before the end.
 bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
-  for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0; classes &= classes - 1) {
+  for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0;
+       classes &= classes - 1) {
     if (pass.over()) return false;
     Span* span = detach_current(heap, static_cast<unsigned>(__builtin_ctzll(classes)));
     if (span == nullptr) continue;
@@ -371,8 +388,8 @@ bool run(Pass& pass) {
 std::atomic<uint64_t> next_slice_ns{0};
 std::atomic<bool> unfinished{false};  // spans of this period are left
 
-// Belongs to the purger. A period is half a purge delay. Its length doubles each time much of the purged memory is
-// reused.
+// Belongs to the purger. A period is half a purge delay. Its length doubles each time much of the
+// purged memory is reused.
 constexpr unsigned kMostDoubled = 6;
 struct Periods {
   uint64_t next_ns;
@@ -391,7 +408,8 @@ void set_length(uint64_t purged, uint64_t refilled) {
   }
 }
 
-// Half a purge delay, but not longer because free runs are kept for longer: holes have a measure of reuse of their own.
+// Half a purge delay, but not longer because free runs are kept for longer: holes have a measure of
+// reuse of their own.
 uint64_t shortest_period_ns() {
   constexpr uint64_t kTuned_ns = pages::PurgeDelay::kFirst_ns / 2;
   uint64_t half = pages::purge_delay_ns() / 2;
@@ -430,7 +448,9 @@ void run_slice(uint64_t now, uint64_t most_ns) {
 }  // namespace
 
 namespace {
-bool wanted() { return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions; }
+bool wanted() {
+  return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions;
+}
 }  // namespace
 
 void purge_holes_if_due(uint64_t now_ns) {
@@ -444,14 +464,17 @@ void purge_holes_if_due(uint64_t now_ns) {
 }
 
 namespace {
-// Returns when the period began, or when the oldest remembered one did; 0 if no period has ended yet.
+// Returns when the period began, or when the oldest remembered one did; 0 if no period has ended
+// yet.
 uint64_t beginning_of(uint32_t epoch, uint32_t now) {
   uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
   if (epoch < oldest) epoch = oldest;
   // Loaded before the check whether another period has begun.
   uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);
-  // The first period began with the process, and its start is not recorded: returns the start of the second.
-  if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
+  // The first period began with the process, and its start is not recorded: returns the start of
+  // the second.
+  if (began == 0 && epoch < now)
+    began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
   return began;
 }
 }  // namespace
@@ -471,7 +494,8 @@ uint64_t ns_since_hole_epoch(uint32_t epoch) {
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
-// Waits for another thread's slice, but not for a slice of this thread that a signal handler has interrupted.
+// Waits for another thread's slice, but not for a slice of this thread that a signal handler has
+// interrupted.
 bool become_purger_in_time(uint64_t most_ns) {
   constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
   if (most_ns > kLongest_ns) most_ns = kLongest_ns;
@@ -493,7 +517,8 @@ size_t purge_all_holes(uint64_t most_ns) {
   begin_epoch();  // spans that are on a list now have been there since an earlier period
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
-  Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
+  Pass pass{1, bounded ? begin + most_ns : UINT64_MAX,
+            bounded && unfinished_pass ? next_place : the_beginning()};
   unfinished_pass = !run(pass);
   next_place = pass.place;
   cease_to_purge();
@@ -506,7 +531,9 @@ HolePurgePause::HolePurgePause() {
 HolePurgePause::~HolePurgePause() { cease_to_purge(); }
 
 HoleCounters hole_counters() {
-  auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  auto read = [](const std::atomic<uint64_t>& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
   return {read(spans_with_holes), read(purged_bytes), refilled_hole_bytes(), read(current_spans)};
 }
 
@@ -514,7 +541,8 @@ HoleCounters hole_counters() {
 
 void forget_purger_in_child(bool may_lock) {
   hole_helper.store(nullptr, std::memory_order_relaxed);
-  // A signal handler has called fork in the middle of a purge: the purger is this thread, which will continue.
+  // A signal handler has called fork in the middle of a purge: the purger is this thread, which
+  // will continue.
   if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
   Span* span = detached_span.load(std::memory_order_relaxed);
   if (span != nullptr && may_lock) {

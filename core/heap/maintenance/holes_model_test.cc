@@ -1,10 +1,11 @@
-// The purge of holes (holes.h) while the owner keeps working, as a small state machine; the test explores every
-// interleaving of its steps.
+// The purge of holes (holes.h) while the owner keeps working, as a small state machine; the test
+// explores every interleaving of its steps.
 //
-// There is one available span. Blocks 0 and 4 are live; 1, 2 and 3 are on the free list in this order. 0 and 3 share a
-// page. The owner frees block 0, store by store as free() does, then allocates all blocks and writes to them. Another
-// thread's free of block 4 reaches the span through the owner. The purger detaches, reads, unlinks, purges and
-// reattaches. Variants with a known mistake must fail, which shows that the test can.
+// There is one available span. Blocks 0 and 4 are live; 1, 2 and 3 are on the free list in this
+// order. 0 and 3 share a page. The owner frees block 0, store by store as free() does, then
+// allocates all blocks and writes to them. Another thread's free of block 4 reaches the span
+// through the owner. The purger detaches, reads, unlinks, purges and reattaches. Variants with a
+// known mistake must fail, which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,22 +26,24 @@ struct State {
   Place place = kAvailable;
   bool held = false;               // the heap's lock
   int holes = 0, hole_blocks = 0;  // pages as bits
-  // Blocks that are live, and blocks that were written to; one bit per block. Purging a page loses its contents.
+  // Blocks that are live, and blocks that were written to; one bit per block. Purging a page loses
+  // its contents.
   int has = 1 << 0 | 1 << 4, written = 1 << 0 | 1 << 4;
   bool remote = false;  // block 4 waits for the owner
   int owner = 0, other = 0, purger = 0;
   int owner_old = kNone, owner_count = 0;
-  int first = kNone, expected = 0, at = kNone, listed = 0, found = 0;  // read by the purger; bits by block
-  int purging = 0;                 // pages
+  // Read by the purger; bits by block.
+  int first = kNone, expected = 0, at = kNone, listed = 0, found = 0;
+  int purging = 0;  // pages
   int seen_count = 0;
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool detaches = true;         // no thread may allocate from the span meanwhile
-  bool keeps_first = true;      // the first block stays in the list
-  bool leaves_countdown = true; // counts by the bias
-  bool owner_waits = true;      // an empty detached span is not released
+  bool detaches = true;          // no thread may allocate from the span meanwhile
+  bool keeps_first = true;       // the first block stays in the list
+  bool leaves_countdown = true;  // counts by the bias
+  bool owner_waits = true;       // an empty detached span is not released
   bool page_must_be_free = true;
 };
 
@@ -92,7 +95,8 @@ class Explorer : public seemalloc::StateSearch<State> {
     bool may = s.place == kAvailable || (s.place == kDetached && !variant_.owner_waits);
     if (!may || !is_empty(s)) return;
     s.place = kGivenBack;
-    s.has = s.written = (1 << kBlocks) - 1;  // another thread has the pages now and writes to them
+    // Another thread has the pages now and writes to them.
+    s.has = s.written = (1 << kBlocks) - 1;
   }
 
   void step_owner(State s) {
@@ -141,7 +145,8 @@ class Explorer : public seemalloc::StateSearch<State> {
     s.place = kCurrent;
     if (s.head != kNone) {
       int count = 0;
-      for (int block = s.head; block != kNone && problem_.empty(); block = s.next[block]) hand_out(s, block), count++;
+      for (int block = s.head; block != kNone && problem_.empty(); block = s.next[block])
+        hand_out(s, block), count++;
       if (count != kBlocks - live(s)) fail("the list is not what was counted");
       s.head = kNone;
       s.countdown = kBlocks;
@@ -161,7 +166,9 @@ class Explorer : public seemalloc::StateSearch<State> {
   }
 
   // ---- the purger ----
-  static bool wants_lock_purger(const State& s) { return s.purger == 0 || s.purger == 2 || s.purger == 5; }
+  static bool wants_lock_purger(const State& s) {
+    return s.purger == 0 || s.purger == 2 || s.purger == 5;
+  }
 
   void step_purger(State s) {
     switch (s.purger) {
@@ -201,7 +208,8 @@ class Explorer : public seemalloc::StateSearch<State> {
         return visit(s);
       case 4:  // purge
         for (int block = 0; block < kBlocks; block++) {
-          if (in(s.purging, kPageOf[block]) && in(s.written, block)) fail("what is in use is purged");
+          if (in(s.purging, kPageOf[block]) && in(s.written, block))
+            fail("what is in use is purged");
         }
         purged_ |= s.purging != 0;
         purged_early_ |= s.purging != 0 && s.owner != kDone;
@@ -212,7 +220,8 @@ class Explorer : public seemalloc::StateSearch<State> {
         give_back_if_empty(s);
         s.purger = kDone;
         return visit(s);
-      case 6:  // the mistake: the first block has been unlinked too, and the list begins behind it
+      // The mistake: the first block has been unlinked too, and the list begins behind it.
+      case 6:
         s.held = false;
         s.head = s.next[s.first];
         s.purger = 4;
@@ -247,7 +256,8 @@ class Explorer : public seemalloc::StateSearch<State> {
     if (s.place == kGivenBack) return;
     int listed = 0, length = 0;
     for (int block = s.head; block != kNone; block = s.next[block]) {
-      if (in(listed | s.has, block)) return fail("block " + std::to_string(block) + " is free twice");
+      if (in(listed | s.has, block))
+        return fail("block " + std::to_string(block) + " is free twice");
       listed |= 1 << block;
       length++;
     }
@@ -273,14 +283,24 @@ TEST(HolesModel, NoInterleavingLosesABlockOrPurgesOneInUse) {
   EXPECT_TRUE(explorer.purged_before_the_owner_was_done());
 }
 
-TEST(HolesModel, ASpanThatIsNotDetachedIsPurgedInUse) { EXPECT_NE(Explorer({.detaches = false}).explore(), ""); }
+TEST(HolesModel, ASpanThatIsNotDetachedIsPurgedInUse) {
+  EXPECT_NE(Explorer({.detaches = false}).explore(), "");
+}
 
-TEST(HolesModel, ANewFirstBlockLosesWhatTheOwnerFrees) { EXPECT_NE(Explorer({.keeps_first = false}).explore(), ""); }
+TEST(HolesModel, ANewFirstBlockLosesWhatTheOwnerFrees) {
+  EXPECT_NE(Explorer({.keeps_first = false}).explore(), "");
+}
 
-TEST(HolesModel, ACountdownWrittenByAnotherIsWrong) { EXPECT_NE(Explorer({.leaves_countdown = false}).explore(), ""); }
+TEST(HolesModel, ACountdownWrittenByAnotherIsWrong) {
+  EXPECT_NE(Explorer({.leaves_countdown = false}).explore(), "");
+}
 
-TEST(HolesModel, ADetachedSpanGivenBackIsPurgedInUse) { EXPECT_NE(Explorer({.owner_waits = false}).explore(), ""); }
+TEST(HolesModel, ADetachedSpanGivenBackIsPurgedInUse) {
+  EXPECT_NE(Explorer({.owner_waits = false}).explore(), "");
+}
 
-TEST(HolesModel, APageWithALiveBlockIsNoHole) { EXPECT_NE(Explorer({.page_must_be_free = false}).explore(), ""); }
+TEST(HolesModel, APageWithALiveBlockIsNoHole) {
+  EXPECT_NE(Explorer({.page_must_be_free = false}).explore(), "");
+}
 
 }  // namespace

@@ -1,10 +1,10 @@
-// Holes of half-empty spans: which pages are purged, which stay, and which operations are allowed meanwhile. The tests
-// with threads run under TSan too.
+// Holes of half-empty spans: which pages are purged, which stay, and which operations are allowed
+// meanwhile. The tests with threads run under TSan too.
 #include "core/heap/maintenance/holes.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>
 #include <stdlib.h>
@@ -68,7 +68,8 @@ void expect_filled(const Filled& b) {
 // Allocates `total` bytes in blocks and keeps one in `keep` of them.
 Blocks sparse(size_t bytes, size_t total, size_t keep) {
   Blocks all, kept;
-  for (size_t i = 0; i < total / bytes; i++) all.push_back(make(bytes, static_cast<unsigned char>(i)));
+  for (size_t i = 0; i < total / bytes; i++)
+    all.push_back(make(bytes, static_cast<unsigned char>(i)));
   for (size_t i = 0; i < all.size(); i++) {
     if (i % keep == 0) {
       kept.push_back(all[i]);
@@ -96,8 +97,8 @@ bool nothing_is_detached() {
   return true;
 }
 size_t used_bytes() { return pages::page_statistics().used_bytes; }
-// The resident bytes of the whole heap. Blocks count by the resident fraction of their class: exact to one byte per
-// class.
+// The resident bytes of the whole heap. Blocks count by the resident fraction of their class: exact
+// to one byte per class.
 size_t resident_bytes() {
   Residency r = residency(statistics());
   EXPECT_TRUE(r.told);
@@ -120,7 +121,8 @@ class Holes : public testing::Test {
 
 class HolesOfSize : public Holes, public testing::WithParamInterface<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, HolesOfSize,
-                         testing::Values(8, 16, 48, 112, 500, 1000, 1800, 3000, 4096, 7000, 8192, 12000, 20000, 32768));
+                         testing::Values(8, 16, 48, 112, 500, 1000, 1800, 3000, 4096, 7000, 8192,
+                                         12000, 20000, 32768));
 
 TEST_P(HolesOfSize, GoAndCanBeHadAgain) {
   size_t bytes = GetParam();
@@ -252,7 +254,8 @@ TEST_F(Holes, OfASleepingThread) {
 
 TEST_F(Holes, OfSpansThatNobodyOwns) {
   Blocks kept;
-  std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();  // too large to be kept with the heap
+  // Too large to be kept with the heap.
+  std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();
   release_parked();
   const Span* span = pages::page_map.span_of(kept.back().p);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(span->owner_acquire()), Span::kNobody);
@@ -327,18 +330,22 @@ TEST_F(Holes, RefusedTheyStayWhatTheyAre) {
   free_all(again);
 }
 
-// The purger does not follow a list that the program has written to. The owner reports it, if it uses the list.
+// The purger does not follow a list that the program has written to. The owner reports it, if it
+// uses the list.
 TEST_F(Holes, ABrokenListIsLeftAlone) {
   Blocks kept = sparse(500, 2 * MiB, 200);
   std::vector<std::pair<void**, void*>> broken;
   std::set<Span*> seen;
   for (const Filled& b : kept) {
     Span* span = pages::page_map.span_of(b.p);
-    if (span->state != pages::SpanState::kAvailable || span->free_list == nullptr || !seen.insert(span).second) continue;
+    if (span->state != pages::SpanState::kAvailable || span->free_list == nullptr ||
+        !seen.insert(span).second)
+      continue;
     void** link = reinterpret_cast<void**>(span->free_list->next);
     if (link == nullptr) continue;
     broken.emplace_back(link, *link);
-    void* wrong[] = {b.p + 1, reinterpret_cast<void*>(0x4242424242424242), nullptr, span->free_list, link};
+    void* wrong[] = {b.p + 1, reinterpret_cast<void*>(0x4242424242424242), nullptr, span->free_list,
+                     link};
     *link = wrong[broken.size() % 5];
   }
   ASSERT_GT(broken.size(), 10u);
@@ -355,7 +362,8 @@ Blocks of_every_class(size_t each) {
   Blocks blocks;
   for (const SizeClass& c : kClasses) {
     size_t count = each / c.bytes < 4 ? 4 : each / c.bytes;
-    for (size_t i = 0; i < count; i++) blocks.push_back(make(c.bytes, static_cast<unsigned char>(blocks.size() * 7)));
+    for (size_t i = 0; i < count; i++)
+      blocks.push_back(make(c.bytes, static_cast<unsigned char>(blocks.size() * 7)));
   }
   return blocks;
 }
@@ -437,7 +445,8 @@ TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
   Sleepers sleepers(4);
   size_t kept = resident_with_spans_in_use() - before;
   bool gone = false;
-  for (uint64_t end_ns = os::monotonic_ns() + 20 * kSecond_ns; !gone && os::monotonic_ns() < end_ns;) {
+  for (uint64_t end_ns = os::monotonic_ns() + 20 * kSecond_ns;
+       !gone && os::monotonic_ns() < end_ns;) {
     os::pause(20 * kMillisecond_ns);
     tick();
     gone = resident_bytes() < before + kept * 2 / 3;
@@ -450,7 +459,8 @@ TEST_F(Holes, ASpanInUseStaysWithItsThread) {
   Blocks kept = sparse(500, 1 * MiB, 200);
   unsigned size_class = class_of(500);
   options::OptionForTest delay(options::Id::purge_delay, "250");
-  for (uint64_t end_ns = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end_ns; os::pause(5 * kMillisecond_ns)) {
+  for (uint64_t end_ns = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end_ns;
+       os::pause(5 * kMillisecond_ns)) {
     sm_free(make(500, 1).p);
     tick();
     if (thread_cache.heap->body->classes[size_class].current == nullptr) break;
@@ -460,7 +470,8 @@ TEST_F(Holes, ASpanInUseStaysWithItsThread) {
 }
 
 TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
-  // Many threads: with few, more current spans have no blocks outside the thread free list (docs/decisions/0052).
+  // Many threads: with few, more current spans have no blocks outside the thread free list
+  // (docs/decisions/0052).
   Sleepers sleepers(6);
   unsigned in_use = current_spans_in_all();
   {
@@ -490,8 +501,8 @@ TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
 
 // ---- threads ----
 
-// Lists of a few blocks, so that the owners enter take_freed all the time, while their spans are taken away as fast as
-// possible.
+// Lists of a few blocks, so that the owners enter take_freed all the time, while their spans are
+// taken away as fast as possible.
 TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
   std::atomic<bool> done{false};
   uint64_t before = hole_counters().current_spans;
@@ -515,7 +526,9 @@ TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
   std::vector<std::thread> owners;
   for (unsigned i = 0; i < 3; i++) owners.emplace_back(owner, seed_for_test() + i);
   auto taken = [before] { return hole_counters().current_spans - before; };
-  for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns; taken() < 200 && os::monotonic_ns() < end_ns;) purge_all_holes();
+  for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns;
+       taken() < 200 && os::monotonic_ns() < end_ns;)
+    purge_all_holes();
   done = true;
   for (std::thread& thread : owners) thread.join();
   EXPECT_GE(taken(), 50u);
@@ -528,15 +541,16 @@ struct Box {
 };
 Box boxes[64];
 
-// Allocates, fills, checks, frees, and hands blocks to other threads, in bursts of one size after the other: spans fill
-// and empty.
+// Allocates, fills, checks, frees, and hands blocks to other threads, in bursts of one size after
+// the other: spans fill and empty.
 void work(unsigned seed, int rounds) {
   std::mt19937 random(seed);
   constexpr size_t kSizes[] = {16, 60, 200, 500, 1000, 2500, 9000, 30000};
   for (int round = 0; round < rounds; round++) {
     size_t bytes = kSizes[random() % std::size(kSizes)];
     Blocks blocks;
-    for (size_t i = 0; i < 300 * KiB / bytes; i++) blocks.push_back(make(bytes, static_cast<unsigned char>(random())));
+    for (size_t i = 0; i < 300 * KiB / bytes; i++)
+      blocks.push_back(make(bytes, static_cast<unsigned char>(random())));
     while (blocks.size() > 1) {
       size_t at = random() % blocks.size();
       Filled b = blocks[at];
@@ -615,8 +629,8 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   EXPECT_TRUE(nothing_is_detached());
 }
 
-// The age of a period older than the remembered ones is at least that of the oldest remembered one, even at the moment
-// when another period begins.
+// The age of a period older than the remembered ones is at least that of the oldest remembered one,
+// even at the moment when another period begins.
 TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   auto begin_periods = [](unsigned count) {
     for (unsigned i = 0; i < count; i++, os::pause(kMillisecond_ns)) purge_all_holes();
@@ -655,7 +669,8 @@ TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
   }
   while (ready != kThreads) os::pause(1 * kMillisecond_ns);
   uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns;
-  while ((hole_counters().spans - before < kThreads || holes_wait()) && os::monotonic_ns() < end_ns) {
+  while ((hole_counters().spans - before < kThreads || holes_wait()) &&
+         os::monotonic_ns() < end_ns) {
     os::pause(15 * kMillisecond_ns);
     tick();
   }
@@ -696,11 +711,12 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
   EXPECT_EQ(failed, 0);
 }
 
-// If the fork has interrupted one of our critical sections, the heaps of the other threads stay as they are. Their
-// lists do not: they are in memory that the C library unmaps.
+// If the fork has interrupted one of our critical sections, the heaps of the other threads stay as
+// they are. Their lists do not: they are in memory that the C library unmaps.
 TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere) {
   constexpr size_t kStackBytes = 1 * MiB;
-  void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* stack =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(stack, MAP_FAILED);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -719,7 +735,8 @@ TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere)
   pthread_t thread;
   ASSERT_EQ(pthread_create(&thread, &attributes, sleeper, &both), 0);
   while (!both.sleeping) os::pause(kMillisecond_ns);
-  for (int i = 0; i < 3; i++) purge_all_holes();  // afterwards its thread free list has blocks of another span
+  // Afterwards its thread free list has blocks of another span.
+  for (int i = 0; i < 3; i++) purge_all_holes();
   Lock section;
   section.lock();
   pid_t child = fork();

@@ -26,8 +26,8 @@ namespace {
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
-// Half a purge delay, but not longer because pages are kept for longer: a span that goes to the page heap is not purged
-// at once anyway.
+// Half a purge delay, but not longer because pages are kept for longer: a span that goes to the
+// page heap is not purged at once anyway.
 uint64_t half_delay_ns() {
   constexpr uint64_t kLeast_ns = 50 * kMillisecond_ns;
   constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
@@ -54,12 +54,15 @@ void begin_large_epoch(bool by_helper) {
 }  // namespace
 
 void tick(bool by_helper) {
-  // A signal handler that interrupts housekeeping may free blocks. The outer call does the work: the stack may be small.
+  // A signal handler that interrupts housekeeping may free blocks. The outer call does the work:
+  // the stack may be small.
   if (walk_gate.entered_by_this_thread()) return;
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
-  if (now >= due && walk_gate.enter()) {  // if the gate is closed, it is due again at the next tick
-    bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed);
+  // if the gate is closed, it is due again at the next tick.
+  if (now >= due && walk_gate.enter()) {
+    bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns,
+                                                      std::memory_order_relaxed);
     if (mine) begin_large_epoch(by_helper);
     walk_gate.leave();
     if (mine) {

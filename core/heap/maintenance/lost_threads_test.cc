@@ -1,11 +1,11 @@
-// Threads that end without running our code: other threads read their lists only if the memory is mapped and still
-// theirs, and get their blocks.
+// Threads that end without running our code: other threads read their lists only if the memory is
+// mapped and still theirs, and get their blocks.
 #include "core/heap/maintenance/lost_threads.h"
 
-#include <gtest/gtest.h>
-#include <seemalloc/seemalloc.h>
 #include <errno.h>
+#include <gtest/gtest.h>
 #include <pthread.h>
+#include <seemalloc/seemalloc.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +37,8 @@ constexpr size_t kBytes = 1000, kBlocks = 400;
 using Blocks = std::vector<void*>;
 
 bool is_unowned(void* p) {
-  return pages::page_map.span_of(p)->owner_acquire() == reinterpret_cast<const void*>(Span::kNobody);
+  return pages::page_map.span_of(p)->owner_acquire() ==
+         reinterpret_cast<const void*>(Span::kNobody);
 }
 void free_all(const Blocks& all) {
   for (void* p : all) sm_free(p);
@@ -51,7 +52,8 @@ size_t live_blocks() {
 
 TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   size_t page = os::page_bytes();
-  void* memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   ThreadHeap heap, another;
   HeapBody body{};
@@ -76,7 +78,8 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   munmap(memory, page);
   EXPECT_FALSE(read_lists(heap, lists));
   EXPECT_FALSE(read_list(heap, 3, &list));
-  heap.cache = reinterpret_cast<ThreadCache*>(static_cast<char*>(memory) + page - offsetof(ThreadCache, heads[1]));
+  heap.cache = reinterpret_cast<ThreadCache*>(static_cast<char*>(memory) + page -
+                                              offsetof(ThreadCache, heads[1]));
   EXPECT_FALSE(read_list(heap, 3, &list)) << "half of it";
 #endif
   munmap(memory, 2 * page);
@@ -97,18 +100,19 @@ void* live_and_vanish(void* blocks) {
   syscall(SYS_exit, 0);
   return nullptr;
 }
-// The blocks of a thread that has ended without running our code. Its thread-local memory stays where it was, kept by
-// the C library.
+// The blocks of a thread that has ended without running our code. Its thread-local memory stays
+// where it was, kept by the C library.
 Blocks vanished() {
   Blocks all(kBlocks);
   pthread_t thread;
   EXPECT_EQ(pthread_create(&thread, nullptr, live_and_vanish, &all), 0);
   EXPECT_EQ(pthread_join(thread, nullptr), 0);
-  while (os::is_thread(vanished_id)) os::pause(kMillisecond_ns);  // the kernel may still show it for a moment
+  // The kernel may still show it for a moment.
+  while (os::is_thread(vanished_id)) os::pause(kMillisecond_ns);
   return all;
 }
-// From here on no tick is due in any thread until time passes. This thread has the oldest heap: if a lost thread had
-// it, the next thread with that memory would take it.
+// From here on no tick is due in any thread until time passes. This thread has the oldest heap: if
+// a lost thread had it, the next thread with that memory would take it.
 void tick_once() {
   sm_free(sm_malloc(kBytes));
   os::let_pass(10 * kSecond_ns);
@@ -191,7 +195,8 @@ TEST(LostThreads, WhereThatIsNotCertainTheyKeepIt) {
   }
   int process = heap->process_id.exchange(1);
   purge_all();
-  EXPECT_EQ(heap_of(all.back()), heap) << "the thread of another process, which shares this one's memory";
+  EXPECT_EQ(heap_of(all.back()), heap)
+      << "the thread of another process, which shares this one's memory";
   heap->process_id = process;
   heap->slow_lock.lock();  // as if the thread had been lost in the middle of a slow path
   release_lost(true);
@@ -219,7 +224,8 @@ TEST(LostThreads, AForkedChildIsSound) {
     free_all(all);
     free_all(others);
     purge_all();
-    sound = sound && for_each_live_block([](void*, void*, size_t) {}, nullptr) && active_heaps() <= 1;
+    sound =
+        sound && for_each_live_block([](void*, void*, size_t) {}, nullptr) && active_heaps() <= 1;
     _exit(sound ? 0 : 1);
   }
   int status = -1;

@@ -1,4 +1,5 @@
-// Abandoned heaps, between two threads: kept as they are if they are small, emptied if no thread takes them.
+// Abandoned heaps, between two threads: kept as they are if they are small, emptied if no thread
+// takes them.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/wait.h>
@@ -79,7 +80,8 @@ void tick_once() {
 TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
   purge_all();
   Blocks all = left_behind();
-  for (int i = 0; i < 10 && is_unowned(all.back()); i++) {  // a tick has emptied the heap just then
+  // A tick has emptied the heap just then.
+  for (int i = 0; i < 10 && is_unowned(all.back()); i++) {
     free_all(all);
     all = left_behind();
   }
@@ -120,7 +122,8 @@ uint64_t given_to_the_program() {
 void make_list(size_t bytes, size_t least) {
   auto length = [bytes] {
     size_t count = 0;
-    for (Block* block = thread_cache.heads[class_of(bytes)]; block != nullptr; block = block->next) count++;
+    for (Block* block = thread_cache.heads[class_of(bytes)]; block != nullptr; block = block->next)
+      count++;
     return count;
   };
   Blocks all;
@@ -129,7 +132,8 @@ void make_list(size_t bytes, size_t least) {
   free_all(all);
 }
 
-// The next thread gets the lists too: its first malloc takes the next block of the earlier thread's list.
+// The next thread gets the lists too: its first malloc takes the next block of the earlier thread's
+// list.
 TEST(Parked, TheNextThreadGoesOnWithTheLists) {
   tick_once();
   purge_all();
@@ -155,11 +159,12 @@ TEST(Parked, TheNextThreadGoesOnWithTheLists) {
       look();
     }).join();
   }
-  for (int i = 0; i < 3; i++) EXPECT_EQ(statistics().classes[class_of(kSizes[i])].refills, refills[i]) << kSizes[i];
+  for (int i = 0; i < 3; i++)
+    EXPECT_EQ(statistics().classes[class_of(kSizes[i])].refills, refills[i]) << kSizes[i];
 }
 
-// A thread that ends after the option `sample` has changed got its lists before the change: the next thread must not
-// have them.
+// A thread that ends after the option `sample` has changed got its lists before the change: the
+// next thread must not have them.
 TEST(Parked, ListsOfBeforeAnOptionAreNotForTheNextThread) {
   tick_once();
   purge_all();
@@ -204,8 +209,8 @@ TEST(Parked, WhatTheirListsHoldIsKnownToTheByte) {
   }
 }
 
-// Frees more than a foreign list holds: the last blocks of a class are not lost, and the next thread goes on
-// publishing.
+// Frees more than a foreign list holds: the last blocks of a class are not lost, and the next
+// thread goes on publishing.
 TEST(Parked, AFullForeignListIsNotMadeLonger) {
   purge_all();
   size_t before = live_blocks();
@@ -346,7 +351,8 @@ TEST(Parked, AForkedChildMayUseThem) {
   free_all(all);
 }
 
-// The child keeps the blocks of each thread's lists, wherever in its heap's code the thread was at the fork.
+// The child keeps the blocks of each thread's lists, wherever in its heap's code the thread was at
+// the fork.
 TEST(Parked, NothingIsLostByAForkWhileThreadsEnd) {
   tick_once();
   purge_all();
@@ -370,8 +376,8 @@ TEST(Parked, NothingIsLostByAForkWhileThreadsEnd) {
     if (child == 0) {
       purge_all();
       size_t more = live_blocks() - before;
-      // One block of each missing thread, and the blocks that the threads were started with. Rarely a list that
-      // take_freed was just taking.
+      // One block of each missing thread, and the blocks that the threads were started with. Rarely
+      // a list that take_freed was just taking.
 
       _exit(static_cast<int>(more < 100 ? more : 100));
     }

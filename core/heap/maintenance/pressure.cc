@@ -41,9 +41,10 @@ struct Watch {
   uint64_t ask_again_ns = 0;  // when to check whether the limit has changed
 };
 constinit Watch watch;
-std::atomic<const void*> who_looks{nullptr};  // the checking thread's cache; null: no thread checks
-std::atomic<uint64_t> looks_since_ns{0};      // 0: the check has only just begun
-std::atomic<bool> look_anew{true};  // the limit must be read again
+// The checking thread's cache; null: no thread checks.
+std::atomic<const void*> who_looks{nullptr};
+std::atomic<uint64_t> looks_since_ns{0};  // 0: the check has only just begun
+std::atomic<bool> look_anew{true};        // the limit must be read again
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
 std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0}, waits{0}, wait_ns{0};
@@ -56,10 +57,16 @@ bool watching() {
 // ---- returning memory ----
 
 Outlook outlook(uint64_t now, size_t limit, size_t room) {
-  return Outlook{now, limit, room, pages::backing.bytes(), pages::backing.total_bytes(), options::get(Id::heap_soft_limit)};
+  return Outlook{now,
+                 limit,
+                 room,
+                 pages::backing.bytes(),
+                 pages::backing.total_bytes(),
+                 options::get(Id::heap_soft_limit)};
 }
 
-// Returns all memory that can be had without the cooperation of its thread. *o becomes the state afterwards.
+// Returns all memory that can be had without the cooperation of its thread. *o becomes the state
+// afterwards.
 void give_everything_back(Outlook* o) {
   uint64_t begin = os::monotonic_ns();
   size_t bytes = purge_all(os::Reason::kPressure, kLongestHolePass_ns);
@@ -74,7 +81,8 @@ void give_everything_back(Outlook* o) {
 // ---- checking ----
 
 void publish_least_limit() {
-  size_t least = options::get(Id::pressure) != 0 ? group_limit.load(std::memory_order_relaxed) : SIZE_MAX;
+  size_t least =
+      options::get(Id::pressure) != 0 ? group_limit.load(std::memory_order_relaxed) : SIZE_MAX;
   for (Id id : {Id::heap_limit, Id::heap_soft_limit}) {
     size_t limit = options::get(id);
     if (limit != 0 && limit < least) least = limit;
@@ -82,15 +90,17 @@ void publish_least_limit() {
   pages::least_limit.store(least, std::memory_order_relaxed);
 }
 
-// The helper thread leaves the full search to the program's own threads (core/os/process/cgroup.h). But in a process
-// that is idle, only the helper thread can notice that a limit has been set.
+// The helper thread leaves the full search to the program's own threads (core/os/process/cgroup.h).
+// But in a process that is idle, only the helper thread can notice that a limit has been set.
 void find_limit(uint64_t now, bool by_helper) {
   if (options::get(Id::pressure) == 0) return watch.files.close();
   if (by_helper && now >= watch.ask_again_ns && !look_anew.load(std::memory_order_relaxed)) {
     watch.ask_again_ns = now + kAskAgain_ns;
-    if (watch.files.limit_has_changed(watch.group)) look_anew.store(true, std::memory_order_relaxed);
+    if (watch.files.limit_has_changed(watch.group))
+      look_anew.store(true, std::memory_order_relaxed);
   }
-  bool due = look_anew.exchange(false, std::memory_order_relaxed) || (now >= watch.find_again_ns && !by_helper);
+  bool due = look_anew.exchange(false, std::memory_order_relaxed) ||
+             (now >= watch.find_again_ns && !by_helper);
   if (!due) return;
   watch.find_again_ns = now + kFindAgain_ns;
   os::MemoryGroup found;
@@ -112,7 +122,8 @@ bool read_group(bool by_helper, os::GroupUsage* usage) {
   return watch.group.read(usage);
 }
 
-// Reads the usage and updates the gauge. Without a limit, or if watching is off, the usage has no limit.
+// Reads the usage and updates the gauge. Without a limit, or if watching is off, the usage has no
+// limit.
 void read_usage(uint64_t now, bool stalled, bool by_helper, os::GroupUsage* usage) {
   find_limit(now, by_helper);
   publish_least_limit();
@@ -120,8 +131,8 @@ void read_usage(uint64_t now, bool stalled, bool by_helper, os::GroupUsage* usag
   seen_limit.store(limited ? usage->limit : 0, std::memory_order_relaxed);
   seen_usage.store(limited ? usage->bytes : 0, std::memory_order_relaxed);
   if (!limited) *usage = os::GroupUsage{};
-  bool is_short =
-      watch.rules.gauge.update({now, usage->limit, usage->bytes, usage->hits, stalled && watching(), usage->level});
+  bool is_short = watch.rules.gauge.update(
+      {now, usage->limit, usage->bytes, usage->hits, stalled && watching(), usage->level});
   times_short.store(watch.rules.gauge.times(), std::memory_order_relaxed);
   pages::memory_is_short.store(is_short, std::memory_order_relaxed);
 }
@@ -130,14 +141,18 @@ size_t room_left(const os::GroupUsage& usage, size_t upcoming_bytes) {
   return usage.limit != SIZE_MAX ? minus(usage.limit, usage.bytes + upcoming_bytes) : SIZE_MAX;
 }
 
-bool helper_watches(uint64_t now) { return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatched_ns; }
+bool helper_watches(uint64_t now) {
+  return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatched_ns;
+}
 
-// Returning the free memory of a large heap takes seconds. An allocating thread need not wait for all of it while there
-// is still space for a while.
+// Returning the free memory of a large heap takes seconds. An allocating thread need not wait for
+// all of it while there is still space for a while.
 uint64_t longest_wait_ns() {
   constexpr uint64_t kLongest_ns = 100 * kMillisecond_ns, kLongestInLittleRoom_ns = kSecond_ns;
-  size_t limit = seen_limit.load(std::memory_order_relaxed), usage = seen_usage.load(std::memory_order_relaxed);
-  bool little = limit != 0 && minus(limit, usage) < kLongestInLittleRoom_ns * PressureRules::kFill_bytes_per_ns;
+  size_t limit = seen_limit.load(std::memory_order_relaxed),
+         usage = seen_usage.load(std::memory_order_relaxed);
+  bool little = limit != 0 &&
+                minus(limit, usage) < kLongestInLittleRoom_ns * PressureRules::kFill_bytes_per_ns;
   return little ? kLongestInLittleRoom_ns : kLongest_ns;
 }
 
@@ -146,9 +161,10 @@ void count_wait(uint64_t ns) {
   wait_ns.fetch_add(ns, std::memory_order_relaxed);
 }
 
-// Waits while another thread, mostly the helper thread, returns everything. That takes as long as a burst needs to fill
-// the freed space, so a thread that grows the heap waits. It does not wait for a check that its own signal handler has
-// interrupted, nor for a thread that has been checking for long, however often the heap grows.
+// Waits while another thread, mostly the helper thread, returns everything. That takes as long as a
+// burst needs to fill the freed space, so a thread that grows the heap waits. It does not wait for
+// a check that its own signal handler has interrupted, nor for a thread that has been checking for
+// long, however often the heap grows.
 void wait_for_who_looks() {
   constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
   if (pages::least_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
@@ -157,7 +173,8 @@ void wait_for_who_looks() {
   for (;;) {
     const void* who = who_looks.load(std::memory_order_relaxed);
     if (who == nullptr || who == &thread_cache) break;
-    uint64_t since = looks_since_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(), longest = longest_wait_ns();
+    uint64_t since = looks_since_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(),
+             longest = longest_wait_ns();
     if (begin == 0) begin = now;
     if (now - begin >= longest || (since != 0 && now - since >= longest)) break;
     slept = true;
@@ -168,7 +185,9 @@ void wait_for_who_looks() {
 
 bool take_turn() {
   const void* nobody = nullptr;
-  if (!who_looks.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed)) return false;
+  if (!who_looks.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
+                                         std::memory_order_relaxed))
+    return false;
   looks_since_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
   return true;
 }
@@ -196,11 +215,13 @@ void look_at_pressure(size_t upcoming_bytes) {
 
 namespace {
 
-// Memory that was returned, and memory that other processes took, makes the next check due earlier than was set.
+// Memory that was returned, and memory that other processes took, makes the next check due earlier
+// than was set.
 void bring_next_look_forward(const Outlook& o) {
   size_t at = o.heap_bytes + PressureRules::next_step(o);
   bool soft_first = o.soft_limit != 0 && o.soft_limit < pages::Backing::kFirstLook_bytes;
-  pages::backing.lower_next_look(at < pages::Backing::kFirstLook_bytes && !soft_first ? pages::Backing::kFirstLook_bytes : at);
+  pages::backing.lower_next_look(
+      at < pages::Backing::kFirstLook_bytes && !soft_first ? pages::Backing::kFirstLook_bytes : at);
 }
 
 uint64_t watch_once(bool stalled, bool by_helper) {
@@ -241,7 +262,8 @@ void pressure_options_changed() {
 
 void forget_pressure_in_child() {
   set_to_zero(rounds, round_bytes, round_ns, waits, wait_ns);
-  // If a signal handler that has interrupted the check called fork, this thread continues the check.
+  // If a signal handler that has interrupted the check called fork, this thread continues the
+  // check.
   if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
     who_looks.store(nullptr, std::memory_order_relaxed);
     looks_since_ns.store(0, std::memory_order_relaxed);

@@ -1,25 +1,24 @@
-// Pressure: finds that memory is getting short, by heap_soft_limit, the cgroup's limit or the kernel's reports, and
-// makes the heap return cached memory early.
+// Pressure: finds that memory is getting short, by heap_soft_limit, the cgroup's limit or the
+// kernel's reports, and makes the heap return cached memory early.
 //
-// The helper thread checks, more often the nearer the limit. Slow paths check each time the heap has grown by a part of
-// the free space below the limit, so a burst is noticed in time. A check reads a few files if there is a limit, else
-// none. Without a helper thread ticks check.
-// Threads: any; one at a time checks, the others continue without a check. Code that returns memory requires that no
-// lock is held.
+// The helper thread checks, more often the nearer the limit. Slow paths check each time the heap
+// has grown by a part of the free space below the limit, so a burst is noticed in time. A check
+// reads a few files if there is a limit, else none. Without a helper thread ticks check.
+// Threads: any; one at a time checks, the others continue without a check. Code that returns memory
+// requires that no lock is held.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-
 namespace seemalloc::heap {
 
-// Called by a slow path once pages::backing.look_is_due(). The caller is about to write to `upcoming_bytes` that have
-// no memory yet.
+// Called by a slow path once pages::backing.look_is_due(). The caller is about to write to
+// `upcoming_bytes` that have no memory yet.
 void look_at_pressure(size_t upcoming_bytes);
 
-// Called by the helper thread. `stalled`: the kernel has reported that tasks wait for memory. Returns the latest time
-// for the next call, in ns from now.
+// Called by the helper thread. `stalled`: the kernel has reported that tasks wait for memory.
+// Returns the latest time for the next call, in ns from now.
 uint64_t watch_pressure(bool stalled);
 // Does the periodic work of the helper thread if there is none. Called by ticks.
 void watch_without_helper();
@@ -31,7 +30,8 @@ void pressure_options_changed();
 // In a forked child: no thread is checking. The child may soon be moved to another cgroup.
 void forget_pressure_in_child();
 
-// Writes the path of a file of the process's memory cgroup (version 2) into `path` (os::MemoryGroup::kMaxPath bytes).
+// Writes the path of a file of the process's memory cgroup (version 2) into `path`
+// (os::MemoryGroup::kMaxPath bytes).
 enum class GroupFile {
   kFound,
   kNone,

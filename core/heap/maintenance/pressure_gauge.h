@@ -1,8 +1,8 @@
-// PressureGauge and PurgePace: decide from readings whether memory is short, and how often returning everything is
-// worth its cost.
+// PressureGauge and PurgePace: decide from readings whether memory is short, and how often
+// returning everything is worth its cost.
 //
-// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/maintenance/pressure.cc, one thread at a
-// time.
+// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/maintenance/pressure.cc,
+// one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,22 @@
 
 namespace seemalloc::heap {
 
-// Memory becomes short when more than nine tenths of the limit are used; or when the limit was hit again while more
-// than 75 % of it are the program's own (a group that reads files hits its limit all the time); or when the kernel
-// reports that tasks wait for memory. It stops being short after two seconds below eight tenths and without any such
-// sign.
+// Memory becomes short when more than nine tenths of the limit are used; or when the limit was hit
+// again while more than 75 % of it are the program's own (a group that reads files hits its limit
+// all the time); or when the kernel reports that tasks wait for memory. It stops being short after
+// two seconds below eight tenths and without any such sign.
 class PressureGauge {
  public:
   static constexpr uint64_t kLasts_ns = 2 * kSecond_ns;
-  static constexpr unsigned kLevels = 4;  // levels of cgroups; each has its own count of limit hits
+  // Levels of cgroups; each has its own count of limit hits.
+  static constexpr unsigned kLevels = 4;
 
   struct Reading {
     uint64_t now_ns;
     size_t limit;  // SIZE_MAX: no limit
     size_t bytes;
-    uint64_t hits;  // how often the limit was hit so far
-    bool stalled;   // the kernel has reported a stall since the last reading
+    uint64_t hits;       // how often the limit was hit so far
+    bool stalled;        // the kernel has reported a stall since the last reading
     unsigned level = 0;  // the cgroup level that limit and hits belong to
   };
 
@@ -36,7 +37,9 @@ class PressureGauge {
     uint64_t& hits = hits_[r.level % kLevels];
     bool hit = r.hits > hits && hits != 0;
     if (r.hits != 0) hits = r.hits;
-    bool begins = r.stalled || (limited && (r.bytes > part(r.limit, 90) || (hit && r.bytes > part(r.limit, 75))));
+    bool begins =
+        r.stalled ||
+        (limited && (r.bytes > part(r.limit, 90) || (hit && r.bytes > part(r.limit, 75))));
     bool goes_on = short_ && limited && r.bytes > part(r.limit, 80);
     if (begins || goes_on) last_sign_ns_ = r.now_ns;
     if (begins && !short_) times_++;
@@ -61,10 +64,10 @@ class PressureGauge {
   uint64_t times_ = 0;
 };
 
-// The pace at which everything is returned while memory is short. Its cost, and the cost of the program's faults on
-// memory that it reuses, stays below a few percent of one processor. If the alternative is being killed, it may be
-// more: then a few rounds in quick succession may each return the memory that the program has freed meanwhile, as long
-// as the long-run share is kept.
+// The pace at which everything is returned while memory is short. Its cost, and the cost of the
+// program's faults on memory that it reuses, stays below a few percent of one processor. If the
+// alternative is being killed, it may be more: then a few rounds in quick succession may each
+// return the memory that the program has freed meanwhile, as long as the long-run share is kept.
 class PurgePace {
  public:
   static constexpr uint64_t kShortest_ns = 20 * kMillisecond_ns;
@@ -72,8 +75,8 @@ class PurgePace {
   static constexpr uint64_t kLongestScarce_ns = 10 * kSecond_ns;
   static constexpr uint64_t kRefault_ns = 1000;  // per 4 KiB
   static constexpr uint64_t kShare = 50, kScarceShare = 10;
-  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;  // this much cost is allowed after a rest, before the share
-                                                           // applies
+  // This much cost is allowed after a rest, before the share applies.
+  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;
   // A round that returns less was not worth it; the next one waits for at least kAfterLittle_ns.
   static constexpr size_t kLittle_bytes = 64 * KiB;
   static constexpr uint64_t kAfterLittle_ns = 500 * kMillisecond_ns;
@@ -90,15 +93,20 @@ class PurgePace {
     next_ns_ = now_ns + within(cost * kShare, little ? kAfterLittle_ns : kShortest_ns, kLongest_ns);
     paid_until_ns_ = (paid_until_ns_ > now_ns ? paid_until_ns_ : now_ns) + cost * kScarceShare;
     uint64_t ahead = paid_until_ns_ - now_ns, free = kScarceAhead_ns * kScarceShare;
-    if (ahead > free + kLongestScarce_ns) paid_until_ns_ = now_ns + (ahead = free + kLongestScarce_ns);
-    next_scarce_ns_ = now_ns + within(minus(ahead, free), little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
+    if (ahead > free + kLongestScarce_ns)
+      paid_until_ns_ = now_ns + (ahead = free + kLongestScarce_ns);
+    next_scarce_ns_ =
+        now_ns + within(minus(ahead, free), little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
   }
 
  private:
-  static uint64_t within(uint64_t wait, uint64_t least, uint64_t most) { return wait < least ? least : wait > most ? most : wait; }
+  static uint64_t within(uint64_t wait, uint64_t least, uint64_t most) {
+    return wait < least ? least : wait > most ? most : wait;
+  }
 
   uint64_t next_ns_ = 0;
-  uint64_t paid_until_ns_ = 0;  // the cost so far, at the allowed share, is paid off at this time
+  // The cost so far, at the allowed share, is paid off at this time.
+  uint64_t paid_until_ns_ = 0;
   uint64_t next_scarce_ns_ = 0;
 };
 

@@ -1,7 +1,8 @@
-// PressureRules: decides, after a check of the memory, whether to return all free memory and when to check again.
+// PressureRules: decides, after a check of the memory, whether to return all free memory and when
+// to check again.
 //
-// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/maintenance/pressure.cc, one thread at a
-// time.
+// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/maintenance/pressure.cc,
+// one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +31,21 @@ class PressureRules {
   // The helper thread checks before memory can have been filled at this rate.
   static constexpr uint64_t kFill_bytes_per_ns = 2;
   static constexpr uint64_t kShortestWait_ns = 5 * kMillisecond_ns;
-  static constexpr uint64_t kShortestIdleWait_ns = 50 * kMillisecond_ns;  // no memory is free yet
+  // No memory is free yet.
+  static constexpr uint64_t kShortestIdleWait_ns = 50 * kMillisecond_ns;
   static constexpr uint64_t kRetry_ns = 20 * kMillisecond_ns;
 
   PressureGauge gauge;
   PurgePace pace;
 
   // Below this free space cached memory is returned whatever that costs.
-  static size_t scarce_room(size_t limit) { return limit / 16 < kMostScarce_bytes ? limit / 16 : kMostScarce_bytes; }
+  static size_t scarce_room(size_t limit) {
+    return limit / 16 < kMostScarce_bytes ? limit / 16 : kMostScarce_bytes;
+  }
 
-  // The heap is about to grow; called in the thread that allocates. Memory that it is about to fill must be returned
-  // first. Work that can wait, or would not help, is left to the pace or to the helper thread.
+  // The heap is about to grow; called in the thread that allocates. Memory that it is about to fill
+  // must be returned first. Work that can wait, or would not help, is left to the pace or to the
+  // helper thread.
   bool gives_to_grow(const Outlook& o, bool helper_watches) {
     if (is_well_below_soft_limit(o)) soft_rounds_help_ = true;
     if (is_above_soft_limit(o) && (soft_rounds_help_ || pace.due(o.now_ns))) return true;
@@ -75,28 +80,37 @@ class PressureRules {
   // When the helper thread checks again. `dirty`: there is memory to return.
   uint64_t next_wait_ns(const Outlook& o, bool dirty) const {
     uint64_t paced = UINT64_MAX;
-    if (dirty && gauge.memory_is_short()) paced = longer(minus(pace.next_ns(), o.now_ns), kRetry_ns);
+    if (dirty && gauge.memory_is_short())
+      paced = longer(minus(pace.next_ns(), o.now_ns), kRetry_ns);
     // A heap of some size may soon be larger, and free; nothing notifies us.
     if (o.limit == SIZE_MAX || (!dirty && o.heap_bytes < o.limit / 16)) return paced;
     uint64_t filled = minus(o.room, scarce_room(o.limit)) / kFill_bytes_per_ns;
     filled = longer(filled, dirty ? kShortestWait_ns : kShortestIdleWait_ns);
-    filled = longer(filled, minus(pace.next_scarce_ns(), o.now_ns));  // nothing would be returned before
+    // Nothing would be returned before.
+    filled = longer(filled, minus(pace.next_scarce_ns(), o.now_ns));
     return filled < paced ? filled : paced;
   }
 
  private:
   static uint64_t longer(uint64_t a, uint64_t b) { return a > b ? a : b; }
-  static size_t at_least_a_step(size_t bytes) { return bytes < kLeastStep_bytes ? kLeastStep_bytes : bytes; }
+  static size_t at_least_a_step(size_t bytes) {
+    return bytes < kLeastStep_bytes ? kLeastStep_bytes : bytes;
+  }
 
-  static bool is_scarce(const Outlook& o) { return o.limit != SIZE_MAX && o.room < scarce_room(o.limit); }
-  static bool is_above_soft_limit(const Outlook& o) { return o.soft_limit != 0 && o.own_bytes > o.soft_limit; }
-  // True if the heap is below the soft limit by so large a step that growing up to it again costs about as much as a
-  // round.
+  static bool is_scarce(const Outlook& o) {
+    return o.limit != SIZE_MAX && o.room < scarce_room(o.limit);
+  }
+  static bool is_above_soft_limit(const Outlook& o) {
+    return o.soft_limit != 0 && o.own_bytes > o.soft_limit;
+  }
+  // True if the heap is below the soft limit by so large a step that growing up to it again costs
+  // about as much as a round.
   static bool is_well_below_soft_limit(const Outlook& o) {
     return o.soft_limit != 0 && o.own_bytes + at_least_a_step(o.soft_limit / 16) <= o.soft_limit;
   }
 
-  bool soft_rounds_help_ = true;  // the last round brought the heap well below the soft limit, so the next one may too
+  // The last round brought the heap well below the soft limit, so the next one may too.
+  bool soft_rounds_help_ = true;
 };
 
 }  // namespace seemalloc::heap

@@ -7,8 +7,8 @@ namespace {
 
 constexpr size_t kLimit = 1000 * MiB;
 
-// Some seconds of a process, its helper thread, and the cost of its rounds. A round returns the free memory, and there
-// is as much again after `again_ns`.
+// Some seconds of a process, its helper thread, and the cost of its rounds. A round returns the
+// free memory, and there is as much again after `again_ns`.
 struct Process {
   PressureRules rules;
   uint64_t now = kSecond_ns;
@@ -27,8 +27,8 @@ struct Process {
     rules.gave(outlook(), took_ns, bytes);
   }
 
-  // The helper thread's checks for `ns`. Each round finds the same amount, and the free space stays constant because
-  // other processes take it.
+  // The helper thread's checks for `ns`. Each round finds the same amount, and the free space stays
+  // constant because other processes take it.
   void watch_for(uint64_t ns, size_t each_round_bytes) {
     for (uint64_t end = now + ns; now < end;) {
       looks++;
@@ -80,7 +80,8 @@ TEST(PressureRules, WhoFillsTheLastRoomGivesFirst) {
   EXPECT_TRUE(p.rules.gives_to_grow(p.outlook(), true));
   p.took_ns = 10 * kSecond_ns;
   p.give(0);
-  EXPECT_TRUE(p.rules.gives_to_grow(p.outlook(), true)) << "whatever it has cost: the alternative is to be killed";
+  EXPECT_TRUE(p.rules.gives_to_grow(p.outlook(), true))
+      << "whatever it has cost: the alternative is to be killed";
   EXPECT_FALSE(p.rules.gives_by_watch(p.outlook())) << "where nothing grows it waits";
   p.room = 50 * MiB;
   EXPECT_FALSE(p.rules.gives_to_grow(p.outlook(), true)) << "there is some left";
@@ -103,7 +104,8 @@ TEST(PressureRules, WhileThereIsRoomTheHelperDoesIt) {
 unsigned grow_live(Process& p, size_t by_bytes) {
   size_t next = p.heap_bytes;
   unsigned before = p.rounds;
-  for (size_t end = p.heap_bytes + by_bytes; p.heap_bytes < end; p.heap_bytes += 64 * KiB, p.now += 64 * kMicrosecond_ns) {
+  for (size_t end = p.heap_bytes + by_bytes; p.heap_bytes < end;
+       p.heap_bytes += 64 * KiB, p.now += 64 * kMicrosecond_ns) {
     if (p.heap_bytes < next) continue;
     p.looks++;
     if (p.rules.gives_to_grow(p.outlook(), false)) p.give(0);
@@ -150,7 +152,8 @@ TEST(PressureRules, StepsFollowTheRoom) {
   EXPECT_EQ(PressureRules::next_step(p.outlook()), 512 * KiB);
   p.limit = p.room = SIZE_MAX;
   p.soft_limit = 0;
-  EXPECT_EQ(PressureRules::next_step(p.outlook()), 1000 * MiB) << "without a limit it is a matter of time only";
+  EXPECT_EQ(PressureRules::next_step(p.outlook()), 1000 * MiB)
+      << "without a limit it is a matter of time only";
 }
 
 }  // namespace

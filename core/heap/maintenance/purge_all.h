@@ -1,5 +1,5 @@
-// Purges everything that can be had without the cooperation of other threads, and keeps all such work away while a
-// thread walks the lists. Threads: any.
+// Purges everything that can be had without the cooperation of other threads, and keeps all such
+// work away while a thread walks the lists. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@
 
 namespace seemalloc::heap {
 
-// Purges every free page now, other threads' cached large spans and empty spans included, and the holes in spans that
-// it reaches in about `most_in_holes_ns`. Returns the bytes returned to the OS.
+// Purges every free page now, other threads' cached large spans and empty spans included, and the
+// holes in spans that it reaches in about `most_in_holes_ns`. Returns the bytes returned to the OS.
 size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
 
-// While an object of this class exists, neither tick() nor purge_all() changes lists, in any thread, so the lists can
-// be walked. Requires: no lock held; not constructed within either of them.
+// While an object of this class exists, neither tick() nor purge_all() changes lists, in any
+// thread, so the lists can be walked. Requires: no lock held; not constructed within either of
+// them.
 class HousekeepingPause {
  public:
   HousekeepingPause();

@@ -27,15 +27,16 @@ namespace {
 
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
-// At most this many abandoned heaps keep their lists and spans; the others are emptied. When many threads end together,
-// rarely as many new ones start soon.
+// At most this many abandoned heaps keep their lists and spans; the others are emptied. When many
+// threads end together, rarely as many new ones start soon.
 constexpr unsigned kMaxParked = 16;
-// Limits on the spans of abandoned heaps, together and each: until the next thread or tick no other thread can use
-// their free memory.
+// Limits on the spans of abandoned heaps, together and each: until the next thread or tick no other
+// thread can use their free memory.
 constexpr size_t kMostParked_bytes = 16 * MiB, kMostParkedEach_bytes = 4 * MiB;
 unsigned parked = 0;
 size_t parked_bytes = 0;  // includes the limits of heaps that are about to be abandoned
-uint64_t handed_out_before = 0;  // bytes given to earlier threads of heaps that another thread has now; registry lock
+// Bytes given to earlier threads of heaps that another thread has now; registry lock.
+uint64_t handed_out_before = 0;
 std::atomic<uint64_t> handed_out_heapless{0};
 
 // Bodies are adjacent, so that the pages of idle ones can be purged together.
@@ -61,7 +62,8 @@ HeapBody* take_body_locked() {
 
 ThreadHeap* make_heap_locked() {
   HeapBody* body = take_body_locked();
-  void* memory = body != nullptr ? os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap)) : nullptr;
+  void* memory =
+      body != nullptr ? os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap)) : nullptr;
   if (memory == nullptr) return nullptr;
   ThreadHeap* heap = new (memory) ThreadHeap;
   heap->body = body;
@@ -94,8 +96,8 @@ void make_active_locked(ThreadHeap& heap) {
   count_active_heaps(+1);
 }
 
-// A heap changes hands in several critical sections. If a signal handler forks between two of them, that counts as a
-// fork within one: the child has this thread, which continues the change.
+// A heap changes hands in several critical sections. If a signal handler forks between two of them,
+// that counts as a fork within one: the child has this thread, which continues the change.
 class HandOver {
  public:
   HandOver() { count_held(+1); }
@@ -104,20 +106,22 @@ class HandOver {
   HandOver& operator=(const HandOver&) = delete;
 };
 
-// Returns the blocks of the heap's lists and releases its spans; afterwards the next thread may have the heap.
+// Returns the blocks of the heap's lists and releases its spans; afterwards the next thread may
+// have the heap.
 void empty_heap(ThreadHeap& heap) {
   release_everything(heap);
   LockGuard guard(registry_lock());
   make_idle_locked(heap);
 }
 
-// Takes the heap that became idle last, except heaps whose lists are older than a change of the option `sample`: a tick
-// empties those. Returns null if there is none.
+// Takes the heap that became idle last, except heaps whose lists are older than a change of the
+// option `sample`: a tick empties those. Returns null if there is none.
 ThreadHeap* take_idle_locked() {
   DCHECK(registry_lock().is_held());
   ThreadHeap** link = &first_idle;
   auto is_older = [](const ThreadHeap& heap) {
-    return heap.state.load(std::memory_order_relaxed) == HeapState::kParked && has_older_lists(heap);
+    return heap.state.load(std::memory_order_relaxed) == HeapState::kParked &&
+           has_older_lists(heap);
   };
   while (*link != nullptr && is_older(**link)) link = &(*link)->next_idle;
   ThreadHeap* heap = *link;
@@ -125,10 +129,12 @@ ThreadHeap* take_idle_locked() {
   return heap;
 }
 
-// Reserves space for one more abandoned heap. Returns the most bytes that it may have; 0: there is no space.
+// Reserves space for one more abandoned heap. Returns the most bytes that it may have; 0: there is
+// no space.
 size_t take_room_to_park() {
   LockGuard guard(registry_lock());
-  size_t left = minus(kMostParked_bytes, parked_bytes), most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
+  size_t left = minus(kMostParked_bytes, parked_bytes),
+         most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
   if (parked == kMaxParked || most == 0) return 0;
   parked++;
   parked_bytes += most;
@@ -147,7 +153,8 @@ bool keep_as_is(ThreadHeap& heap) {
     parked--;
     return false;
   }
-  DCHECK(heap.parked_bytes <= most && heap.cache.load(std::memory_order_relaxed) == &heap.body->kept);
+  DCHECK(heap.parked_bytes <= most &&
+         heap.cache.load(std::memory_order_relaxed) == &heap.body->kept);
   parked_bytes += heap.parked_bytes;
   heap.process_id.store(0, std::memory_order_relaxed);
   heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
@@ -157,8 +164,12 @@ bool keep_as_is(ThreadHeap& heap) {
 
 }  // namespace
 
-uint64_t handed_out_elsewhere() { return handed_out_before + handed_out_heapless.load(std::memory_order_relaxed); }
-void count_handed_out_heapless(uint64_t bytes) { handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed); }
+uint64_t handed_out_elsewhere() {
+  return handed_out_before + handed_out_heapless.load(std::memory_order_relaxed);
+}
+void count_handed_out_heapless(uint64_t bytes) {
+  handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed);
+}
 
 ThreadHeap* adopt_heap() {
   HandOver hand_over;
@@ -168,9 +179,9 @@ ThreadHeap* adopt_heap() {
     LockGuard guard(registry_lock());
     ThreadHeap* oldest = oldest_heap;
     if (oldest != nullptr && oldest->cache.load(std::memory_order_relaxed) == &thread_cache) {
-      // The heap was made before thread-local memory was initialised, which wiped our pointer to it; or its thread was
-      // lost, and this thread has its memory. The heap is active. Its lists are lost: a few blocks that will never be
-      // allocated.
+      // The heap was made before thread-local memory was initialised, which wiped our pointer to
+      // it; or its thread was lost, and this thread has its memory. The heap is active. Its lists
+      // are lost: a few blocks that will never be allocated.
       heap = oldest;
     } else {
       heap = take_idle_locked();
@@ -186,7 +197,8 @@ ThreadHeap* adopt_heap() {
     share_large_budget(active_heaps());
   }
 
-  DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive && heap->idle_ticks == 0);
+  DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive &&
+         heap->idle_ticks == 0);
   heap->shard = pages::next_shard();
   give_to_this_thread(*heap);
   return heap;
@@ -211,7 +223,8 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
   if (start < end) os::purge(reinterpret_cast<void*>(start), end - start, os::Reason::kRecords);
 }
 
-// A zombie keeps a span while a remote free to it is under way, or while parts of it are being purged.
+// A zombie keeps a span while a remote free to it is under way, or while parts of it are being
+// purged.
 bool has_no_spans(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   if (heap.detached_spans != 0) return false;
@@ -245,17 +258,20 @@ void release_parked() {
 namespace {
 // Checking a thread takes a system call, so one tick checks at most this many.
 constexpr unsigned kMostLooks = 64;
-ThreadHeap* next_look = nullptr;  // where the next tick's checks begin; null: at the newest. Registry lock
+// Where the next tick's checks begin; null: at the newest. Registry lock.
+ThreadHeap* next_look = nullptr;
 
-// A thread that was lost in the middle of a slow path, or in a signal handler there, holds the lock for ever.
+// A thread that was lost in the middle of a slow path, or in a signal handler there, holds the lock
+// for ever.
 bool is_locked(ThreadHeap& heap) {
   if (!heap.slow_lock.try_lock()) return true;
   heap.slow_lock.unlock();
   return false;
 }
 
-// Takes the next heap that has lost its thread, which is the caller's from here on. Makes at most *looks checks.
-// Returns null if it finds none. Sets *from to the heap at which the next call continues.
+// Takes the next heap that has lost its thread, which is the caller's from here on. Makes at most
+// *looks checks. Returns null if it finds none. Sets *from to the heap at which the next call
+// continues.
 ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
   LockGuard guard(registry_lock());
   for (; *from != nullptr && *looks != 0; --*looks) {
@@ -263,7 +279,8 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
     *from = heap->next_all;
     next_look = *from;
     if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
-    DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive && heap != thread_cache.heap);
+    DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive &&
+           heap != thread_cache.heap);
     heap->process_id.store(0, std::memory_order_relaxed);
     LockGuard slow(heap->slow_lock);  // from here on no thread takes its current spans
     take_over_lists(*heap);
@@ -275,7 +292,8 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
 
 void release_lost(bool all) {
   unsigned mine = thread_cache.heap != nullptr ? 1 : 0;
-  if (active_heaps() <= mine) return;  // a program without other threads makes no system calls here
+  // A program without other threads makes no system calls here.
+  if (active_heaps() <= mine) return;
   ThreadHeap* from = nullptr;
   if (!all) {
     LockGuard guard(registry_lock());
@@ -312,7 +330,9 @@ bool retire_if_empty(ClassState& cs, Span* span) {
 
 void retire_empty_spans() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive || !heap->slow_lock.try_lock()) continue;
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive ||
+        !heap->slow_lock.try_lock())
+      continue;
     for (ClassState& cs : heap->body->classes) {
       if (!retire_if_empty(cs, cs.available.front())) retire_if_empty(cs, cs.available.back());
     }
@@ -325,19 +345,21 @@ namespace {
 constexpr uint8_t kPatience = 2;
 
 bool has_idle_body(ThreadHeap& heap) {
-  return heap.idle_ticks > kPatience && heap.idle_ticks != kBodyGoes && heap.state.load(std::memory_order_relaxed) == HeapState::kZombie &&
+  return heap.idle_ticks > kPatience && heap.idle_ticks != kBodyGoes &&
+         heap.state.load(std::memory_order_relaxed) == HeapState::kZombie &&
          (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
 }
 
-// Heaps with adjacent bodies. They are off the idle list, so no other thread takes them while their pages are purged.
+// Heaps with adjacent bodies. They are off the idle list, so no other thread takes them while their
+// pages are purged.
 struct IdleBodies {
   ThreadHeap* heaps = nullptr;  // linked by next_idle
   HeapBody* first = nullptr;
   HeapBody* last = nullptr;
 };
 
-// Starting at *from, takes the next group of which at least one body still has its pages. Returns an empty group if
-// there is none. Sets *from to the heap at which the next call continues.
+// Starting at *from, takes the next group of which at least one body still has its pages. Returns
+// an empty group if there is none. Sets *from to the heap at which the next call continues.
 IdleBodies take_idle_bodies(ThreadHeap** from) {
   LockGuard guard(registry_lock());
   IdleBodies found;
@@ -375,7 +397,8 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
 // Puts the heaps back into the idle list, behind the others, whose bodies still have their pages.
 void put_idle_bodies(const IdleBodies& bodies) {
   LockGuard guard(registry_lock());
-  for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle) heap->idle_ticks = kBodyPurged;
+  for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle)
+    heap->idle_ticks = kBodyPurged;
   ThreadHeap** end = &first_idle;
   while (*end != nullptr) end = &(*end)->next_idle;
   *end = bodies.heaps;
@@ -402,8 +425,8 @@ void purge_idle_bodies() {
 }
 
 namespace {
-// Counts since the process's start begin again in the child: a sum over processes would otherwise count the parent's
-// twice.
+// Counts since the process's start begin again in the child: a sum over processes would otherwise
+// count the parent's twice.
 void forget_counts_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     set_to_zero(heap->remote_frees, heap->copies, heap->copied_bytes);
@@ -414,11 +437,13 @@ void forget_counts_in_child() {
 }  // namespace
 
 namespace {
-// In a forked child: the lost thread may have been in take_freed(), which takes no lock. Then its next list had left
-// the span, but the span's counts did not yet include it. The blocks of that list are lost in the child.
+// In a forked child: the lost thread may have been in take_freed(), which takes no lock. Then its
+// next list had left the span, but the span's counts did not yet include it. The blocks of that
+// list are lost in the child.
 void finish_take_of_lost_thread(ThreadHeap& heap) {
   for (Span* span : heap.body->ready) {
-    if (span != nullptr && span->free_list == nullptr && span->free_blocks_of_current() != 0) span->set_all_live();
+    if (span != nullptr && span->free_list == nullptr && span->free_blocks_of_current() != 0)
+      span->set_all_live();
   }
 }
 }  // namespace
@@ -437,17 +462,20 @@ void recover_heaps_in_child(bool may_lock) {
       still_parked++;
       still_parked_bytes += heap->parked_bytes;
     }
-    if (may_lock && state == HeapState::kZombie && (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
-      LockGuard guard(registry_lock());  // the thread that emptied it, or purged its body, was about to do this
+    if (may_lock && state == HeapState::kZombie &&
+        (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
+      // The thread that emptied it, or purged its body, was about to do this.
+      LockGuard guard(registry_lock());
       if (heap->idle_ticks == kBodyGoes) count_active_heaps(+1);
       make_idle_locked(*heap);
     }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;
     if (!may_lock) {
-      // The C library may unmap the memory of threads that the child does not have, and their lists with it. A cache
-      // that is this thread's belongs to a heap that it is about to adopt.
+      // The C library may unmap the memory of threads that the child does not have, and their lists
+      // with it. A cache that is this thread's belongs to a heap that it is about to adopt.
       ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-      if (cache != &thread_cache && cache != &heap->body->kept) heap->cache.store(nullptr, std::memory_order_relaxed);
+      if (cache != &thread_cache && cache != &heap->body->kept)
+        heap->cache.store(nullptr, std::memory_order_relaxed);
       continue;
     }
     finish_take_of_lost_thread(*heap);

@@ -1,5 +1,5 @@
-// System calls that return memory are made without any of our locks held: such a call may take milliseconds, and other
-// threads continue in the meantime.
+// System calls that return memory are made without any of our locks held: such a call may take
+// milliseconds, and other threads continue in the meantime.
 #include <gtest/gtest.h>
 #include <string.h>
 
@@ -31,10 +31,8 @@ bool gives_back(const os::CallRecord& record) {
     case os::Call::kDontNeed:
     case os::Call::kFree:
     case os::Call::kUnmap:
-    case os::Call::kRemap:
-      return record.reason != os::Reason::kGrowth;
-    default:
-      return false;
+    case os::Call::kRemap: return record.reason != os::Reason::kGrowth;
+    default: return false;
   }
 }
 
@@ -45,7 +43,8 @@ class Watched {
     os::on_call = [](const os::CallRecord& record) {
       if (!gives_back(record)) return;
       calls++;
-      // While records are purged one lock counts as held that is not, for the sake of fork (span_pool.cc).
+      // While records are purged one lock counts as held that is not, for the sake of fork
+      // (span_pool.cc).
       if (locks_held > (record.reason == os::Reason::kRecords ? 1 : 0)) with_a_lock++;
     };
   }

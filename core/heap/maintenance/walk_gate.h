@@ -1,18 +1,21 @@
-// WalkGate: keeps threads that change other threads' lists (workers) and threads that walk all lists (walkers) apart.
-// Constant-initialised.
+// WalkGate: keeps threads that change other threads' lists (workers) and threads that walk all
+// lists (walkers) apart. Constant-initialised.
 //
-// Any number of workers may change lists at once, each under the locks that its change needs. A walk follows links
-// without locks. Protocol:
-// 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it skips the change.
+// Any number of workers may change lists at once, each under the locks that its change needs. A
+// walk follows links without locks. Protocol:
+// 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it skips the
+//    change.
 // 2. A walker announces itself (walkers_), then waits until there are no workers (workers_ is 0).
-// Each side writes before it reads, in one total order (seq_cst), so at least one of them sees the other. The
-// decrements have release order: a walk sees the changes of the workers that it waited for, and a worker sees
-// everything before the end of a walk.
+// Each side writes before it reads, in one total order (seq_cst), so at least one of them sees the
+// other. The decrements have release order: a walk sees the changes of the workers that it waited
+// for, and a worker sees everything before the end of a walk.
 //
-// A walk does not wait for ever: a thread that ended in the middle of its work (lost_threads.h) never decrements the
-// counter. In the child of a clone system call that ran no fork handlers, the parent's workers never do either. (After
-// a thread is lost in the middle of a walk, workers skip all changes from then on.)
-// Checked by walk_gate_model_test.cc, which runs this code in every interleaving, and walk_gate_test.cc (threads, forks; under TSan).
+// A walk does not wait for ever: a thread that ended in the middle of its work (lost_threads.h)
+// never decrements the counter. In the child of a clone system call that ran no fork handlers, the
+// parent's workers never do either. (After a thread is lost in the middle of a walk, workers skip
+// all changes from then on.)
+// Checked by walk_gate_model_test.cc, which runs this code in every interleaving, and
+// walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
 #include <atomic>
@@ -27,8 +30,8 @@ namespace seemalloc::heap {
 template <typename Machine>
 class BasicWalkGate {
  public:
-  // Returns false while any thread walks, this one included: then the caller may change nothing. After true, enter()
-  // may be called again before leave().
+  // Returns false while any thread walks, this one included: then the caller may change nothing.
+  // After true, enter() may be called again before leave().
   bool enter() {
     workers_.fetch_add(1, std::memory_order_seq_cst);
     if (mine.works == 0 && walkers_.load(std::memory_order_seq_cst) != 0) {
@@ -46,8 +49,8 @@ class BasicWalkGate {
 
   bool entered_by_this_thread() const { return mine.works != 0; }
 
-  // Returns false if there were workers for the whole of `most_ns`: lists may be changing. end_walk() must follow in
-  // both cases. Requires: this thread is not between enter() and leave().
+  // Returns false if there were workers for the whole of `most_ns`: lists may be changing.
+  // end_walk() must follow in both cases. Requires: this thread is not between enter() and leave().
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;

@@ -1,5 +1,6 @@
-// Runs the code of walk_gate.h in every interleaving, on a machine with weak memory: two workers, which change lists,
-// and two walkers. Broken variants of the code must fail, which shows that the test can fail.
+// Runs the code of walk_gate.h in every interleaving, on a machine with weak memory: two workers,
+// which change lists, and two walkers. Broken variants of the code must fail, which shows that the
+// test can fail.
 #include "core/heap/maintenance/walk_gate.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +21,11 @@ struct Seen {
   bool a_worker_did_without = false;
 };
 
-// Each worker changes a list of its own, which every walker reads: a data race, unless the gate keeps them apart.
+// Each worker changes a list of its own, which every walker reads: a data race, unless the gate
+// keeps them apart.
 template <class Gate>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites, Seen* seen) {
+std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
+                            Seen* seen) {
   auto model = std::make_unique<Model>(4u);
   Gate gate;
   std::array<Plain<unsigned>, 2> lists;
@@ -71,7 +74,8 @@ TEST(WalkGateModel, NothingIsChangedUnderAWalk) {
 // A worker that withdraws in enter() has changed nothing that it would have to release.
 TEST(WalkGateModel, EachOrderIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelGate>, "walk_gate.h", &tried), "enter add: relaxed is enough\n");
+  EXPECT_EQ(unneeded_orders(explore<ModelGate>, "walk_gate.h", &tried),
+            "enter add: relaxed is enough\n");
   EXPECT_EQ(tried, 11u);
 }
 
@@ -83,7 +87,9 @@ struct WorkersReadFirst : ModelGate {
     return true;
   }
 };
-TEST(WalkGateModel, WorkersAnnounceThemselvesFirst) { EXPECT_NE(problem_of<WorkersReadFirst>(), ""); }
+TEST(WalkGateModel, WorkersAnnounceThemselvesFirst) {
+  EXPECT_NE(problem_of<WorkersReadFirst>(), "");
+}
 
 struct WalkersReadFirst : ModelGate {
   bool begin_walk() {
@@ -93,7 +99,9 @@ struct WalkersReadFirst : ModelGate {
     return true;
   }
 };
-TEST(WalkGateModel, WalkersAnnounceThemselvesFirst) { EXPECT_NE(problem_of<WalkersReadFirst>(), ""); }
+TEST(WalkGateModel, WalkersAnnounceThemselvesFirst) {
+  EXPECT_NE(problem_of<WalkersReadFirst>(), "");
+}
 
 struct WorkersForgetToLeave : ModelGate {
   bool enter() {
@@ -103,7 +111,9 @@ struct WorkersForgetToLeave : ModelGate {
     return true;
   }
 };
-TEST(WalkGateModel, AWorkerThatDoesWithoutLeaves) { EXPECT_EQ(problem_of<WorkersForgetToLeave>(), "a thread waits for ever"); }
+TEST(WalkGateModel, AWorkerThatDoesWithoutLeaves) {
+  EXPECT_EQ(problem_of<WorkersForgetToLeave>(), "a thread waits for ever");
+}
 
 }  // namespace
 }  // namespace seemalloc::heap

@@ -10,7 +10,8 @@
 namespace seemalloc::heap {
 namespace {
 
-// Two workers change words of their own, which two walkers add up. Under TSan an error in the protocol is a data race.
+// Two workers change words of their own, which two walkers add up. Under TSan an error in the
+// protocol is a data race.
 TEST(WalkGate, NothingIsChangedUnderAWalk) {
   constexpr int kWorkers = 2, kWalkers = 2, kWalks = 300;
   WalkGate gate;
@@ -99,11 +100,12 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
   EXPECT_EQ(exit_of_child([&] { return gate.begin_walk(); }), 0);
   ASSERT_TRUE(gate.enter());
   EXPECT_EQ(exit_of_child([&] {
-    bool mine = !gate.begin_walk(kMillisecond_ns);
-    gate.end_walk();
-    gate.leave();
-    return mine && gate.begin_walk();
-  }), 0);
+              bool mine = !gate.begin_walk(kMillisecond_ns);
+              gate.end_walk();
+              gate.leave();
+              return mine && gate.begin_walk();
+            }),
+            0);
   gate.leave();
   std::thread walker([&] {
     gate.begin_walk();

@@ -46,8 +46,8 @@ TEST(Counters, RefillsAreCountedByClassAndSurviveTheirThread) {
   EXPECT_EQ(statistics().classes[kClass].refills, after.classes[kClass].refills);
 }
 
-// Covers every source of the next list, over several turns of the countdown that leads to a refill. All blocks are one
-// thread's; some stay live.
+// Covers every source of the next list, over several turns of the countdown that leads to a refill.
+// All blocks are one thread's; some stay live.
 TEST(Counters, EachEndOfAListIsCountedOnce) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));
@@ -62,7 +62,8 @@ TEST(Counters, EachEndOfAListIsCountedOnce) {
         sm_free(block);
         ends += thread_cache.heads[size_class] == nullptr ? 1 : 0;
         block = sm_malloc(bytes);
-        if (ends % 100 == 0) ASSERT_EQ(statistics().classes[size_class].refills - before, ends) << bytes;
+        if (ends % 100 == 0)
+          ASSERT_EQ(statistics().classes[size_class].refills - before, ends) << bytes;
       }
       for (void* block : held) sm_free(block);
       EXPECT_EQ(statistics().classes[size_class].refills - before, ends) << bytes;
@@ -71,7 +72,8 @@ TEST(Counters, EachEndOfAListIsCountedOnce) {
 }
 
 #ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
-// Counts from before a fork belong to the parent: a sum over processes would otherwise count them twice.
+// Counts from before a fork belong to the parent: a sum over processes would otherwise count them
+// twice.
 TEST(Counters, AForkedChildCountsItsOwn) {
   std::thread([] {
     for (void* block : allocate(5000)) sm_free(block);
@@ -88,10 +90,14 @@ TEST(Counters, AForkedChildCountsItsOwn) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     Statistics own = statistics();
-    bool none = own.classes[kClass].refills == 0 && own.remote_frees == 0 && own.copies == 0 && os::counters().map_calls == 0;
+    bool none = own.classes[kClass].refills == 0 && own.remote_frees == 0 && own.copies == 0 &&
+                os::counters().map_calls == 0;
     std::vector<void*> some = allocate(5000);
     own = statistics();
-    _exit(none && own.classes[kClass].refills > 0 && own.classes[kClass].refills < 5000 && own.live_bytes >= 5000 * kBytes ? 0 : 1);
+    _exit(none && own.classes[kClass].refills > 0 && own.classes[kClass].refills < 5000 &&
+                  own.live_bytes >= 5000 * kBytes
+              ? 0
+              : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -128,7 +134,8 @@ TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
 TEST(Counters, RemoteFreesAreThoseOfOthersBlocks) {
   constexpr size_t kCount = 1600;
   FixedText<64> problem;
-  ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));  // a sampled block has no owner
+  // A sampled block has no owner.
+  ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));
   invalidate_sample_distances();
   std::vector<void*> blocks = allocate(kCount);
   uint64_t before = statistics().remote_frees;
@@ -139,7 +146,8 @@ TEST(Counters, RemoteFreesAreThoseOfOthersBlocks) {
   for (size_t part = 0; part < 2; part++) {
     std::thread([&] {
       if (part == 1) own = sm_malloc(5000);
-      for (size_t i = kCount / 2 + part * kCount / 4; i < kCount / 2 + (part + 1) * kCount / 4; i++) sm_free(blocks[i]);
+      for (size_t i = kCount / 2 + part * kCount / 4; i < kCount / 2 + (part + 1) * kCount / 4; i++)
+        sm_free(blocks[i]);
     }).join();
     sm_malloc_trim(0);
     EXPECT_EQ(statistics().remote_frees - before, (part + 1) * kCount / 4);
@@ -189,13 +197,18 @@ TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
   uint64_t wanted = kThreads * (kCount * kClasses[kClass].bytes + kLarge);
   Statistics last = statistics();
   EXPECT_GT(last.untaken_bytes, first.untaken_bytes) << "lists that the threads did not use up";
-  EXPECT_EQ(last.allocated_bytes - last.untaken_bytes - (first.allocated_bytes - first.untaken_bytes), wanted);
+  EXPECT_EQ(
+      last.allocated_bytes - last.untaken_bytes - (first.allocated_bytes - first.untaken_bytes),
+      wanted);
 }
 
-// Small, large and huge blocks that grow and shrink, in place or by moving, and that other threads free.
+// Small, large and huge blocks that grow and shrink, in place or by moving, and that other threads
+// free.
 TEST(Counters, WhatIsFreedIsKnownToTheByte) {
   uint64_t before = freed_bytes(statistics()), wanted = 0;
-  auto expect = [&](const char* what) { EXPECT_EQ(freed_bytes(statistics()) - before, wanted) << what; };
+  auto expect = [&](const char* what) {
+    EXPECT_EQ(freed_bytes(statistics()) - before, wanted) << what;
+  };
   std::vector<void*> blocks = allocate(3000);
   expect("nothing yet");
   for (size_t i = 0; i < 1000; i++) sm_free(blocks[i]);
@@ -220,8 +233,8 @@ TEST(Counters, WhatIsFreedIsKnownToTheByte) {
   }
 }
 
-// One block or a few of each of many sizes, in threads that end; their heaps are kept abandoned, have shared blocks,
-// and have samples due.
+// One block or a few of each of many sizes, in threads that end; their heaps are kept abandoned,
+// have shared blocks, and have samples due.
 TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "20000", 5, problem));
@@ -240,7 +253,10 @@ TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
       for (void* block : held) sm_free(block);
     }).join();
     Statistics now = statistics();
-    EXPECT_EQ(now.allocated_bytes - now.untaken_bytes - (first.allocated_bytes - first.untaken_bytes), wanted) << i;
+    EXPECT_EQ(
+        now.allocated_bytes - now.untaken_bytes - (first.allocated_bytes - first.untaken_bytes),
+        wanted)
+        << i;
     if (HasFailure()) return;
   }
 }
@@ -279,7 +295,8 @@ TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
   std::thread other([&] {
     for (void*& p : passed) wanted += sm_malloc_usable_size(p = sm_malloc(3000));
     void* few[20];  // of lists of shared blocks
-    for (size_t i = 0; i < 20; i++) wanted += sm_malloc_usable_size(few[i] = sm_malloc(16 * (i + 1)));
+    for (size_t i = 0; i < 20; i++)
+      wanted += sm_malloc_usable_size(few[i] = sm_malloc(16 * (i + 1)));
     stage = 1;
     while (stage != 2) std::this_thread::yield();
     for (void* p : few) sm_free(p);
@@ -291,7 +308,8 @@ TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
   };
   for (int round = 0; round < 20; round++) {
     for (size_t bytes : {size_t{1}, size_t{500}, 20 * KiB, 100 * KiB, 3 * MiB}) {
-      void* all[] = {got(sm_malloc(bytes)), got(sm_calloc(1, bytes)), got(sm_memalign(4096, bytes)), got(sm_memalign(64, bytes))};
+      void* all[] = {got(sm_malloc(bytes)), got(sm_calloc(1, bytes)), got(sm_memalign(4096, bytes)),
+                     got(sm_memalign(64, bytes))};
       for (void*& p : all) {
         uint64_t copies = statistics().copies;
         p = sm_realloc(p, 4 * bytes + 16 * KiB);
@@ -345,7 +363,8 @@ TEST(Counters, CopiesOfReallocAreCounted) {
   block = sm_realloc(block, 20000);
   Statistics after = statistics();
   EXPECT_EQ(after.copies - before.copies, 2u);
-  uint64_t least = 1000 + 5000;  // the requested sizes at the time of the copies; all usable bytes are copied
+  // The requested sizes at the time of the copies; all usable bytes are copied.
+  uint64_t least = 1000 + 5000;
   EXPECT_GE(after.copied_bytes - before.copied_bytes, least);
   EXPECT_LE(after.copied_bytes - before.copied_bytes, least * 5 / 4);
   sm_free(block);
@@ -367,7 +386,8 @@ ThreadStatistics statistics_of(int thread_id) {
 
 constexpr size_t kLeastWithRoom = 8 * KiB;
 
-// Each copy reserves a quarter more. So from 8 KiB to 32 KiB there are at most log 4 / log 1.25 copies, and the first.
+// Each copy reserves a quarter more. So from 8 KiB to 32 KiB there are at most log 4 / log 1.25
+// copies, and the first.
 TEST(Counters, WhatGrowsByLittleStepsIsCopiedSeldom) {
   uint64_t before = statistics().copies;
   void* block = sm_malloc(kLeastWithRoom);
@@ -381,7 +401,8 @@ TEST(Counters, WhatGrowsByLittleStepsIsCopiedSeldom) {
   EXPECT_LE(statistics().copies - before, 7u);
 }
 
-// Small blocks get no reserve, because there may be many of them: a request for a sixteenth more gets a sixteenth more.
+// Small blocks get no reserve, because there may be many of them: a request for a sixteenth more
+// gets a sixteenth more.
 TEST(Counters, SmallBlocksGetNoRoomToGrow) {
   for (size_t bytes = 32; bytes < kLeastWithRoom; bytes = kClasses[class_of(bytes + 1)].bytes) {
     void* block = sm_realloc(sm_malloc(bytes), bytes + 1);

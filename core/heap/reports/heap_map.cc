@@ -38,7 +38,8 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.carved = span->carved < part.capacity ? span->carved : part.capacity;
   uint32_t holes = span->hole_blocks(), counted = span->live_acquire();
   part.live = counted < holes ? 0 : counted - holes;
-  if (part.live > part.carved) part.live = part.carved;  // also for spans whose countdown is disabled (Span::kNever)
+  // Also for spans whose countdown is disabled (Span::kNever).
+  if (part.live > part.carved) part.live = part.carved;
   part.hole_pages = span->holes;
   part.live_bytes = size_t{part.live} * part.block_bytes;
   if (part.kind == PartKind::kSampled) {
@@ -118,7 +119,8 @@ struct ClassPages {
 SEEMALLOC_NO_TSAN const Span* span_at(const Region& region, unsigned page) {
   uintptr_t address = region.address_of(page);
   const Span* span = pages::page_map.span_of(reinterpret_cast<void*>(address));
-  if (span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign || span->start != address) return nullptr;
+  if (span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign || span->start != address)
+    return nullptr;
   return (span->bytes >> kPageShift) <= kPagesPerRegion - page ? span : nullptr;
 }
 
@@ -146,7 +148,8 @@ void HeapMapWalk::copy(void* context, const Region& region) {
   ClassPages classes;
   for (unsigned page = 0; page < kPagesPerRegion;) {
     const Span* span = region.used.test(page) ? span_at(region, page) : nullptr;
-    MapPart part = span != nullptr ? copy_span(region, span) : copy_free_run(region, page, end_of_gap(region, page));
+    MapPart part = span != nullptr ? copy_span(region, span)
+                                   : copy_free_run(region, page, end_of_gap(region, page));
     uint16_t& pages = count_of(map, part.kind);
     pages = static_cast<uint16_t>(pages + part.pages);
     if (span != nullptr) {
@@ -178,11 +181,13 @@ struct HugeWalk {
 SEEMALLOC_NO_TSAN void pass_on(void* context, Span* span) {
   const HugeWalk& walk = *static_cast<HugeWalk*>(context);
   if (span->start < walk.from || span->start >= walk.to) return;
-  walk.f(walk.context, HugePart{span->start, span->bytes, size_t{span->capacity} << kPageShift, span->sample_id});
+  walk.f(walk.context,
+         HugePart{span->start, span->bytes, size_t{span->capacity} << kPageShift, span->sample_id});
 }
 }  // namespace
 
-void for_each_huge_part(uintptr_t from, uintptr_t to, void (*f)(void* context, const HugePart& part), void* context) {
+void for_each_huge_part(uintptr_t from, uintptr_t to,
+                        void (*f)(void* context, const HugePart& part), void* context) {
   HugeWalk walk{from, to, f, context};
   pages::visit_huge_spans(pass_on, &walk);
 }

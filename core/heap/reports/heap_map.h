@@ -1,8 +1,10 @@
-// The heap map: a copy of the address space, region by region and span by span, for the code that draws it.
+// The heap map: a copy of the address space, region by region and span by span, for the code that
+// draws it.
 //
-// Caller: core/api/service/heap_map_json.cc, on request. Threads: any. Each region is copied under its shard's lock,
-// which is held for some microseconds and released before the next. So each region is as it was at some moment, but not
-// all at the same moment. Counts of blocks that other threads are freeing are hints.
+// Caller: core/api/service/heap_map_json.cc, on request. Threads: any. Each region is copied under
+// its shard's lock, which is held for some microseconds and released before the next. So each
+// region is as it was at some moment, but not all at the same moment. Counts of blocks that other
+// threads are freeing are hints.
 // Invariant: the parts of a region cover each of its pages once, in order.
 #pragma once
 
@@ -37,13 +39,15 @@ struct MapPart {
   uint32_t capacity;     // blocks that fit
   uint32_t carved;       // blocks that have been carved
   uint32_t live;         // live blocks, and blocks in threads' lists
-  size_t live_bytes;     // bytes of `live`; in a span of sampled blocks by the classes that they were allocated as
-  uint32_t returned;     // the part of `live` that other threads have freed and the owner has not taken over yet
-  uint32_t hole_pages;   // purged OS pages, one bit each, from the first that the span touches
-  bool waits;            // unowned, with free blocks
-  uint32_t since;        // if `waits`: the period in which that began (holes.h)
-  HomeId home;           // kSmall: home of sampled blocks that would be in it
-  uint32_t sample_id;    // kLarge, if it is sampled
+  // Bytes of `live`; in a span of sampled blocks by the classes that they were allocated as.
+  size_t live_bytes;
+  // The part of `live` that other threads have freed and the owner has not taken over yet.
+  uint32_t returned;
+  uint32_t hole_pages;  // purged OS pages, one bit each, from the first that the span touches
+  bool waits;           // unowned, with free blocks
+  uint32_t since;       // if `waits`: the period in which that began (holes.h)
+  HomeId home;          // kSmall: home of sampled blocks that would be in it
+  uint32_t sample_id;   // kLarge, if it is sampled
   uintptr_t start;
 };
 
@@ -65,11 +69,12 @@ struct RegionMap {
 // Visits one region at a time, in no particular order.
 class HeapMapWalk {
  public:
-  // Visits regions that begin in [from, to). `with_parts`: fills in the parts too, not only the sums.
+  // Visits regions that begin in [from, to). `with_parts`: fills in the parts too, not only the
+  // sums.
   HeapMapWalk(uintptr_t from, uintptr_t to, bool with_parts, RegionMap* out)
       : from_(from), to_(to), with_parts_(with_parts), out_(out) {}
-  // Skips the regions for which `chosen` returns false. It is called under a lock: it must not allocate or make system
-  // calls.
+  // Skips the regions for which `chosen` returns false. It is called under a lock: it must not
+  // allocate or make system calls.
   void choose(bool (*chosen)(void* context), void* context) {
     chosen_ = chosen;
     context_ = context;
@@ -96,7 +101,9 @@ struct HugePart {
   size_t room;  // reserved addresses behind it, into which it can grow
   uint32_t sample_id;
 };
-// Calls f for the blocks that begin in [from, to), under a lock: f must not allocate or make system calls.
-void for_each_huge_part(uintptr_t from, uintptr_t to, void (*f)(void* context, const HugePart& part), void* context);
+// Calls f for the blocks that begin in [from, to), under a lock: f must not allocate or make system
+// calls.
+void for_each_huge_part(uintptr_t from, uintptr_t to,
+                        void (*f)(void* context, const HugePart& part), void* context);
 
 }  // namespace seemalloc::heap

@@ -16,8 +16,8 @@ namespace {
 
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// The resident fraction of the bytes that the heap's counters report, over the queried pieces. Invariant: 0 <= resident
-// <= booked for each piece.
+// The resident fraction of the bytes that the heap's counters report, over the queried pieces.
+// Invariant: 0 <= resident <= booked for each piece.
 class Share {
  public:
   void add(size_t booked, size_t resident) {
@@ -31,7 +31,9 @@ class Share {
   }
   double rate() const { return booked_ > 0 ? resident_ / booked_ : 0; }
   size_t resident() const { return static_cast<size_t>(resident_); }
-  size_t of(size_t booked) const { return static_cast<size_t>(rate() * static_cast<double>(booked)); }
+  size_t of(size_t booked) const {
+    return static_cast<size_t>(rate() * static_cast<double>(booked));
+  }
   // The variance of the estimate for all of this many pieces.
   double variance(double pieces) const {
     if (pieces_ < 2 || pieces <= pieces_) return 0;
@@ -46,11 +48,12 @@ class Share {
 // The OS pages of a piece that are resident.
 class PagesThere {
  public:
-  // Returns false if the kernel refuses the query: then all pages count as resident. Pages that have been unmapped
-  // meanwhile do not.
+  // Returns false if the kernel refuses the query: then all pages count as resident. Pages that
+  // have been unmapped meanwhile do not.
   bool ask(uintptr_t start, size_t bytes) {
     start_ = round_down(start, os::page_bytes());
-    os::Told told = os::ask_resident_pages(reinterpret_cast<void*>(start_), start + bytes - start_, os::Reason::kReport, there_);
+    os::Told told = os::ask_resident_pages(reinterpret_cast<void*>(start_), start + bytes - start_,
+                                           os::Reason::kReport, there_);
     if (told == os::Told::kYes) return true;
     for (unsigned char& page : there_) page = told == os::Told::kRefused ? 1 : 0;
     return told != os::Told::kRefused;
@@ -70,7 +73,9 @@ class PagesThere {
     uintptr_t first = round_down(part.start, page_bytes);
     for (uint32_t holes = part.hole_pages; holes != 0; holes &= holes - 1) {
       uintptr_t page = first + static_cast<size_t>(__builtin_ctz(holes)) * page_bytes;
-      if (page >= start_ && page < start_ + kRegionBytes && (there_[(page - start_) / page_bytes] & 1) == 0) bytes += page_bytes;
+      if (page >= start_ && page < start_ + kRegionBytes &&
+          (there_[(page - start_) / page_bytes] & 1) == 0)
+        bytes += page_bytes;
     }
     return bytes;
   }
@@ -92,7 +97,8 @@ LiveShare live_share(const MapPart& part, const PagesThere& there) {
   if (missing == 0) return {taken, 0};
   size_t free = minus(cut, taken + known_holes);
   size_t most = minus(taken, minus(missing, free)), least = minus(taken, missing);
-  double even = static_cast<double>(missing) * static_cast<double>(taken) / static_cast<double>(taken + free);
+  double even =
+      static_cast<double>(missing) * static_cast<double>(taken) / static_cast<double>(taken + free);
   size_t likely = minus(taken, static_cast<size_t>(even));
   likely = likely < least ? least : likely > most ? most : likely;
   return {likely, likely - least > most - likely ? likely - least : most - likely};
@@ -110,13 +116,13 @@ struct PartBytes {
 
 // Sums over the queried pieces.
 struct Sums {
-  Share taken;  // live blocks and blocks in lists
+  Share taken;     // live blocks and blocks in lists
   Share recorded;  // the part of `taken` that is sampled, in sampled spans
-  Share large;  // blocks of whole pages in regions
-  Share room;   // the rest of spans that have live blocks
-  Share idle;   // spans without live blocks, and free pages that the kernel may take
-  Share dirty;  // other free pages that have not been purged
-  Share unused;  // free pages that should not be backed by memory
+  Share large;     // blocks of whole pages in regions
+  Share room;      // the rest of spans that have live blocks
+  Share idle;      // spans without live blocks, and free pages that the kernel may take
+  Share dirty;     // other free pages that have not been purged
+  Share unused;    // free pages that should not be backed by memory
   // Huge blocks, the reserves behind them, and cached memory of freed ones.
   Share huge, reserve, kept;
   PartBytes classes[kClassCount];
@@ -135,7 +141,8 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
   PartBytes taken{}, large{}, room{}, idle{}, dirty{}, unused{};
   for (unsigned i = 0; i < region.part_count; i++) {
     const MapPart& part = region.parts[i];
-    size_t bytes = size_t{part.pages} << kPageShift, resident = there.bytes_of(part.start, part.start + bytes);
+    size_t bytes = size_t{part.pages} << kPageShift,
+           resident = there.bytes_of(part.start, part.start + bytes);
     if (part.kind == PartKind::kLarge) {
       large.add(bytes, resident);
     } else if (part.kind == PartKind::kPurged || part.kind == PartKind::kClean) {
@@ -167,7 +174,9 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
 // Picks one in `every_` pieces, beginning at a random one.
 class Picker {
  public:
-  Picker(size_t pieces, size_t most) : every_(pieces <= most ? 1 : (pieces + most - 1) / most), left_(os::monotonic_ns() % every_) {}
+  Picker(size_t pieces, size_t most)
+      : every_(pieces <= most ? 1 : (pieces + most - 1) / most),
+        left_(os::monotonic_ns() % every_) {}
   // Returns whether to query the next piece.
   bool pick() {
     bool chosen = left_ == 0;
@@ -175,8 +184,8 @@ class Picker {
     return chosen;
   }
   size_t every() const { return every_; }
-  // Memory that is in a few pieces only may have been missed altogether: with 95 % confidence it is in at most three
-  // times as many pieces as one queried piece represents (the rule of three).
+  // Memory that is in a few pieces only may have been missed altogether: with 95 % confidence it is
+  // in at most three times as many pieces as one queried piece represents (the rule of three).
   size_t unseen_bytes() const { return every_ == 1 ? 0 : 3 * every_ * kRegionBytes; }
 
  private:
@@ -203,7 +212,11 @@ class Estimate {
 class OutsideAsker {
  public:
   OutsideAsker(Memory& memory, Share& share, size_t bytes, unsigned most_pieces)
-      : memory_(memory), share_(share), bytes_(bytes), pieces_((bytes + kRegionBytes - 1) / kRegionBytes), picker_(pieces_, most_pieces) {}
+      : memory_(memory),
+        share_(share),
+        bytes_(bytes),
+        pieces_((bytes + kRegionBytes - 1) / kRegionBytes),
+        picker_(pieces_, most_pieces) {}
   void ask(uintptr_t start, size_t bytes) {
     for (size_t done = 0; done < bytes; done += kRegionBytes) {
       if (!picker_.pick()) continue;
@@ -224,19 +237,26 @@ class OutsideAsker {
   Picker picker_;
 };
 
-// Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken to be that of its
-// queried spans. If some blocks are in lists, it is unknown whether the missing pages belong to them or to live blocks:
-// open_bytes includes this error.
+// Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken
+// to be that of its queried spans. If some blocks are in lists, it is unknown whether the missing
+// pages belong to them or to live blocks: open_bytes includes this error.
 void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
   double live = 0, cached = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
     const PartBytes& c = sums.classes[i];
-    size_t recorded = smaller(sampled_blocks(i), s.classes[i].live), others = s.classes[i].live - recorded;
-    double rate = c.booked != 0 ? static_cast<double>(c.resident) / static_cast<double>(c.booked) : sums.taken.rate();
+    size_t recorded = smaller(sampled_blocks(i), s.classes[i].live),
+           others = s.classes[i].live - recorded;
+    double rate = c.booked != 0 ? static_cast<double>(c.resident) / static_cast<double>(c.booked)
+                                : sums.taken.rate();
     double bytes = kClasses[i].bytes;
-    live += (static_cast<double>(others) * rate + static_cast<double>(recorded) * sums.recorded.rate()) * bytes;
+    live += (static_cast<double>(others) * rate +
+             static_cast<double>(recorded) * sums.recorded.rate()) *
+            bytes;
     cached += static_cast<double>(s.classes[i].cached) * rate * bytes;
-    out->open_bytes += smaller(s.classes[i].cached * kClasses[i].bytes, static_cast<size_t>((1 - rate) * static_cast<double>(others + s.classes[i].cached) * bytes));
+    out->open_bytes +=
+        smaller(s.classes[i].cached * kClasses[i].bytes,
+                static_cast<size_t>((1 - rate) * static_cast<double>(others + s.classes[i].cached) *
+                                    bytes));
   }
   out->live += static_cast<size_t>(live + 0.5);
   out->cached += static_cast<size_t>(cached + 0.5);
@@ -245,16 +265,24 @@ void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
 void add_regions(const Statistics& s, const Sums& sums, const Picker& picker, Residency* out) {
   pages::PageStatistics books = pages::page_statistics();
   size_t taken = 0;
-  for (unsigned i = 0; i < kClassCount; i++) taken += (s.classes[i].live + s.classes[i].cached) * kClasses[i].bytes;
+  for (unsigned i = 0; i < kClassCount; i++)
+    taken += (s.classes[i].live + s.classes[i].cached) * kClasses[i].bytes;
   const SpanStatistics& spans = s.spans;
   Estimate estimate(picker.every() == 1, &out->variance);
   estimate.of(sums.taken, taken, books.regions);  // for its variance
   add_taken(s, sums, out);
-  out->live += estimate.of(sums.large, minus(s.large_bytes, pages::huge_statistics().used_bytes), books.regions);
-  out->fragmentation += estimate.of(sums.room, minus(spans.owned_bytes + spans.central_bytes + spans.sampled_bytes, taken), books.regions);
-  out->cached += estimate.of(sums.idle, spans.empty_bytes + spans.cached_large_bytes + books.lazy_bytes, books.regions);
+  out->live += estimate.of(sums.large, minus(s.large_bytes, pages::huge_statistics().used_bytes),
+                           books.regions);
+  out->fragmentation += estimate.of(
+      sums.room, minus(spans.owned_bytes + spans.central_bytes + spans.sampled_bytes, taken),
+      books.regions);
+  out->cached += estimate.of(
+      sums.idle, spans.empty_bytes + spans.cached_large_bytes + books.lazy_bytes, books.regions);
   out->dirty += estimate.of(sums.dirty, books.dirty_bytes, books.regions);
-  out->unused += estimate.of(sums.unused, minus(books.mapped_bytes, books.used_bytes + books.dirty_bytes + books.lazy_bytes), books.regions);
+  out->unused += estimate.of(
+      sums.unused,
+      minus(books.mapped_bytes, books.used_bytes + books.dirty_bytes + books.lazy_bytes),
+      books.regions);
   out->open_bytes += sums.open_bytes * picker.every() + picker.unseen_bytes();
 }
 
@@ -297,7 +325,9 @@ void ask_kept(unsigned most_pieces, Memory& memory, Residency* out) {
   out->dirty += asker.estimate(out);
 }
 
-size_t all_of(const Residency& r) { return r.live + r.cached + r.dirty + r.unused + r.fragmentation; }
+size_t all_of(const Residency& r) {
+  return r.live + r.cached + r.dirty + r.unused + r.fragmentation;
+}
 
 // Called if there is no memory for the query: counts everything as resident.
 Residency by_books(const Statistics& s) {

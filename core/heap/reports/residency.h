@@ -1,14 +1,15 @@
 // Residency: the use of the heap's resident pages.
 //
-// The kernel reports which pages of a span are resident, and the span knows how many of its bytes are live. The result
-// is exact if all of the span's pages are resident, or the missing ones are known to be free (holes). Otherwise a
-// missing page may belong to a live block or to a free one: the difference between the two extremes is in `open_bytes`.
-// A span does not know which of its blocks are in threads' lists: the resident fraction of a class's live blocks is
-// used for them too.
-// In a large heap only some pieces of 2 MiB are queried, evenly spread; the rest is assumed to be like them (ratio
-// estimators; their variance is reported).
-// Caller: core/api/service/report.cc, for statistics, the heap map and fragmentation profiles. Threads: any. No lock is
-// held during the queries to the kernel.
+// The kernel reports which pages of a span are resident, and the span knows how many of its bytes
+// are live. The result is exact if all of the span's pages are resident, or the missing ones are
+// known to be free (holes). Otherwise a missing page may belong to a live block or to a free one:
+// the difference between the two extremes is in `open_bytes`. A span does not know which of its
+// blocks are in threads' lists: the resident fraction of a class's live blocks is used for them
+// too.
+// In a large heap only some pieces of 2 MiB are queried, evenly spread; the rest is assumed to be
+// like them (ratio estimators; their variance is reported).
+// Caller: core/api/service/report.cc, for statistics, the heap map and fragmentation profiles.
+// Threads: any. No lock is held during the queries to the kernel.
 // Cost: 2 to 10 µs per queried piece, at most kMostPieces of spans and as many of huge blocks.
 #pragma once
 
@@ -20,17 +21,20 @@ namespace seemalloc::heap {
 
 struct Residency {
   // In bytes, all of them resident.
-  size_t live;           // live blocks
-  // Free blocks in threads' lists, spans and large blocks that threads cache, pages that the kernel may take, reserves
-  // of huge blocks.
+  size_t live;  // live blocks
+  // Free blocks in threads' lists, spans and large blocks that threads cache, pages that the kernel
+  // may take, reserves of huge blocks.
   size_t cached;
-  size_t dirty;          // other free pages, cached huge memory
-  size_t unused;         // free pages without contents that are resident because they are part of a huge page
+  size_t dirty;  // other free pages, cached huge memory
+  // Free pages without contents that are resident because they are part of a huge page.
+  size_t unused;
   size_t fragmentation;  // free blocks and uncarved ends of spans with live blocks
   // The errors of these values.
-  size_t open_bytes;  // the largest possible error of each, because pages are missing in partly free spans
-  double variance;    // of each, if only some pieces were queried
-  bool told;          // false: the kernel refused some queries, and the memory in question counts as resident
+  // The largest possible error of each, because pages are missing in partly free spans.
+  size_t open_bytes;
+  double variance;  // of each, if only some pieces were queried
+  // false: the kernel refused some queries, and the memory in question counts as resident.
+  bool told;
 };
 
 inline constexpr unsigned kMostPieces = 4096;

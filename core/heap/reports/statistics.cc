@@ -21,14 +21,17 @@ using pages::SpanKind;
 
 namespace {
 
-// Length of a list from which its thread may be popping. Each pointer is checked to be a block of the class before it
-// is followed.
+// Length of a list from which its thread may be popping. Each pointer is checked to be a block of
+// the class before it is followed.
 SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* first) {
   constexpr uint32_t kLongest = kMaxSpanPages * kPageBytes / 8;
   uint32_t length = 0;
-  for (const Block* block = first; block != nullptr && length < kLongest; block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
+  for (const Block* block = first; block != nullptr && length < kLongest;
+       block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
     const Span* span = pages::page_map.span_of(block);
-    if (span->kind != SpanKind::kSmall || span->size_class != size_class || !span->is_block_start(block)) break;
+    if (span->kind != SpanKind::kSmall || span->size_class != size_class ||
+        !span->is_block_start(block))
+      break;
     length++;
   }
   return length;
@@ -42,7 +45,8 @@ SEEMALLOC_NO_TSAN void count_one(size_t& spans, size_t& bytes, const Span* span)
 
 SEEMALLOC_NO_TSAN void count_state(SpanStatistics& s, const Span* span, size_t live) {
   if (span->kind == SpanKind::kSampled) return count_one(s.sampled, s.sampled_bytes, span);
-  if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNobody) return count_one(s.central, s.central_bytes, span);
+  if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNobody)
+    return count_one(s.central, s.central_bytes, span);
   live != 0 ? count_one(s.owned, s.owned_bytes, span) : count_one(s.empty, s.empty_bytes, span);
 }
 
@@ -67,7 +71,8 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   if (remote > live) remote = live;
   count_one(c.spans, c.span_bytes, span);
   count_state(s.spans, span, live);
-  if (span->kind != SpanKind::kSampled) c.live += live - remote;  // sampled_blocks() counts those of sampled spans
+  // sampled_blocks() counts those of sampled spans.
+  if (span->kind != SpanKind::kSampled) c.live += live - remote;
   c.cached += remote;
   c.free += carved - live;
 }
@@ -107,7 +112,8 @@ Statistics statistics() {
     LockGuard guard(registry_lock());
     s.allocated_bytes = handed_out_elsewhere();
     s.untaken_bytes = returned_unused_bytes();
-    for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) count_heap(s, *heap);
+    for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all)
+      count_heap(s, *heap);
   }
   for (unsigned i = 0; i < kClassCount; i++) {
     size_t listed = central_listed_blocks(i);
@@ -127,7 +133,8 @@ Statistics statistics() {
 
 uint64_t freed_bytes(const Statistics& s) {
   auto bytes = [](uint64_t some) { return static_cast<int64_t>(some); };
-  int64_t freed = bytes(s.allocated_bytes) - bytes(s.untaken_bytes) + s.resized_bytes - bytes(s.live_bytes);
+  int64_t freed =
+      bytes(s.allocated_bytes) - bytes(s.untaken_bytes) + s.resized_bytes - bytes(s.live_bytes);
   return freed > 0 ? static_cast<uint64_t>(freed) : 0;
 }
 
@@ -141,7 +148,8 @@ SEEMALLOC_NO_TSAN void add_span(ThreadStatistics& t, const Span* span) {
   size_t in_holes = span->hole_blocks();  // free, and their pages are purged
   live -= in_holes < live ? in_holes : live;
   carved -= in_holes < carved ? in_holes : carved;
-  if (carved > live) (live == 0 ? t.empty_bytes : t.free_bytes) += (carved - live) * span->block_bytes;
+  if (carved > live)
+    (live == 0 ? t.empty_bytes : t.free_bytes) += (carved - live) * span->block_bytes;
   t.live_bytes += live * span->block_bytes;
 }
 
@@ -168,7 +176,8 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
     add_spans(t, cs.available, cs.current);
     add_spans(t, cs.full, cs.current);
   }
-  // Listed blocks of its own spans count as live there. Blocks of other threads' spans do not, and are few.
+  // Listed blocks of its own spans count as live there. Blocks of other threads' spans do not, and
+  // are few.
   t.live_bytes -= t.list_bytes < t.live_bytes ? t.list_bytes : t.live_bytes;
   return t;
 }
@@ -181,11 +190,12 @@ uint64_t allocated_by_this_thread() {
   uint64_t listed = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
     uint64_t blocks = 0;
-    for (const Block* block = thread_cache.heads[i]; block != nullptr; block = block->next) blocks++;
+    for (const Block* block = thread_cache.heads[i]; block != nullptr; block = block->next)
+      blocks++;
     listed += blocks * kClasses[i].bytes;
   }
-  // Lists that came with the heap were handed out to the thread before. Their original length is unknown, but they had
-  // at least the blocks that are left.
+  // Lists that came with the heap were handed out to the thread before. Their original length is
+  // unknown, but they had at least the blocks that are left.
   uint64_t& inherited = mine->body->inherited_bytes;
   if (mine->handed_out_bytes + inherited < listed) inherited = listed - mine->handed_out_bytes;
   return mine->handed_out_bytes + inherited - listed;
@@ -194,7 +204,8 @@ uint64_t allocated_by_this_thread() {
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context) {
   LockGuard guard(registry_lock());
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    if (heap->state.load(std::memory_order_relaxed) == HeapState::kActive) f(context, statistics_of(*heap));
+    if (heap->state.load(std::memory_order_relaxed) == HeapState::kActive)
+      f(context, statistics_of(*heap));
   }
 }
 
@@ -263,8 +274,10 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
     Block* list = nullptr;  // without the heap's lock: no heap changes hands during a walk
-    if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count)) return false;
-    if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count)) return false;
+    if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count))
+      return false;
+    if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count))
+      return false;
   }
   return true;
 }
@@ -279,9 +292,12 @@ void walk_span(void* context, Span* span) {
   FreeMarks marks{};
   uint32_t in_free_list = 0, cached = 0;
   uint64_t word = span->remote.load(std::memory_order_acquire);
-  bool sound = marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
+  bool sound =
+      marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
   sound = sound && marks.mark_holes(span);
-  if (word != kUnowned) sound = sound && mark_parcels(marks, span, remote_first(word), &cached) && cached == remote_count(word);
+  if (word != kUnowned)
+    sound = sound && mark_parcels(marks, span, remote_first(word), &cached) &&
+            cached == remote_count(word);
   sound = sound && (span->kind == SpanKind::kSampled || mark_cached(marks, span, &cached));
   if (!sound) {
     walk.sound = false;
@@ -290,7 +306,8 @@ void walk_span(void* context, Span* span) {
   for (uint32_t i = 0; i < span->carved; i++) {
     if ((marks.bits[i / 64] >> (i % 64)) & 1) continue;
     bool sampled = span->kind == SpanKind::kSampled;
-    walk.f(walk.context, span->block_at(i), sampled ? sampled_block_bytes(span, span->block_at(i)) : span->block_bytes);
+    walk.f(walk.context, span->block_at(i),
+           sampled ? sampled_block_bytes(span, span->block_at(i)) : span->block_bytes);
   }
 }
 

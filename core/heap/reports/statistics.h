@@ -1,8 +1,10 @@
 // Statistics of the heap, counted on request: the fast paths count nothing.
 //
-// The numbers are exact while no other thread runs; otherwise each is right at some moment during the walk.
-// Threads: any, off the fast path. Takes the lock of a shard for one region at a time, the registry lock while it
-// counts thread heaps, and each heap's slow_lock while it counts the heap's lists: a thread may wait for these.
+// The numbers are exact while no other thread runs; otherwise each is right at some moment during
+// the walk.
+// Threads: any, off the fast path. Takes the lock of a shard for one region at a time, the registry
+// lock while it counts thread heaps, and each heap's slow_lock while it counts the heap's lists: a
+// thread may wait for these.
 #pragma once
 
 #include <array>
@@ -17,9 +19,10 @@ namespace seemalloc::heap {
 struct ClassStatistics {
   size_t spans;
   size_t span_bytes;
-  size_t live;    // live blocks; sampled ones count in the class that they were allocated as, not in their span's
-  size_t cached;  // blocks in thread free lists, stashes and remote free lists
-  size_t free;    // blocks in the spans' local free lists
+  // live blocks; sampled ones count in the class that they were allocated as, not in their span's.
+  size_t live;
+  size_t cached;     // blocks in thread free lists, stashes and remote free lists
+  size_t free;       // blocks in the spans' local free lists
   uint64_t refills;  // how often a thread free list ran out
 };
 
@@ -29,7 +32,8 @@ struct SpanStatistics {
   size_t central, central_bytes;  // unowned: the next thread that needs a span takes them
   size_t empty, empty_bytes;      // without a live block, kept by a thread heap
   size_t sampled, sampled_bytes;  // with sampled blocks
-  size_t cached_large, cached_large_bytes;  // spans of large blocks, kept for their thread's next request
+  // Spans of large blocks, kept for their thread's next request.
+  size_t cached_large, cached_large_bytes;
 };
 
 struct Statistics {
@@ -39,23 +43,27 @@ struct Statistics {
   size_t cached_bytes;              // free blocks kept for threads
   size_t free_bytes;                // blocks in the spans' local free lists
   SpanStatistics spans;
-  uint64_t allocated_bytes;         // handed to threads since the start, freed or not; never decreases; larger than the
-                                    // program's own by untaken_bytes
-  // The part of allocated_bytes that the program never got: still in threads' lists, or there when they ended.
+  // Handed to threads since the start, freed or not; never decreases; larger than the program's own
+  // by untaken_bytes.
+  uint64_t allocated_bytes;
+  // The part of allocated_bytes that the program never got: still in threads' lists, or there when
+  // they ended.
   uint64_t untaken_bytes;
-  int64_t resized_bytes;            // bytes by which large blocks have grown in place less those by which they shrank:
-                                    // in neither of the two above
-  uint64_t remote_frees;            // blocks freed by threads other than their span's owner, and published to it
-  uint64_t copies, copied_bytes;    // blocks that realloc had to copy
-  size_t heaps;                     // thread heaps ever made
-  size_t live_heaps;                // heaps that have a thread now
+  // Bytes by which large blocks have grown in place less those by which they shrank: in neither of
+  // the two above.
+  int64_t resized_bytes;
+  // Blocks freed by threads other than their span's owner, and published to it.
+  uint64_t remote_frees;
+  uint64_t copies, copied_bytes;  // blocks that realloc had to copy
+  size_t heaps;                   // thread heaps ever made
+  size_t live_heaps;              // heaps that have a thread now
 };
 Statistics statistics();
 // Bytes that the program has freed since the start; each block counts with its final size.
 uint64_t freed_bytes(const Statistics& statistics);
 
-// State of one thread's heap, and counts of its thread's work. The counts belong to the heap and include those of
-// earlier threads that had it.
+// State of one thread's heap, and counts of its thread's work. The counts belong to the heap and
+// include those of earlier threads that had it.
 struct ThreadStatistics {
   int thread_id;
   size_t list_bytes;   // free blocks in its lists, including blocks of other threads' spans
@@ -65,18 +73,20 @@ struct ThreadStatistics {
   size_t live_bytes;   // blocks of its spans that are live, or in any thread's lists
   uint64_t refills, remote_frees;
 };
-// Calls f for each heap that has a thread now. f runs under locks: it must not allocate or make system calls.
+// Calls f for each heap that has a thread now. f runs under locks: it must not allocate or make
+// system calls.
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context);
 
-// Bytes allocated by the calling thread since it began, by allocated size. Exact except for blocks that grew in place,
-// at most one block per size class, a sample that is due, and blocks in lists of an earlier thread (park) that this
-// thread had taken before its first call of this function. The difference between two calls is exact in spite of these
-// lists. Walks the thread's lists. 0 without a heap.
+// Bytes allocated by the calling thread since it began, by allocated size. Exact except for blocks
+// that grew in place, at most one block per size class, a sample that is due, and blocks in lists
+// of an earlier thread (park) that this thread had taken before its first call of this function.
+// The difference between two calls is exact in spite of these lists. Walks the thread's lists. 0
+// without a heap.
 uint64_t allocated_by_this_thread();
 
-// Calls f(context, block, allocated_bytes) for each live block. Requires: no other thread allocates or frees, and f
-// does neither. Returns false if a span's lists contradict its counts (broken metadata), or the helper thread was at
-// work on them for ten seconds (walk_gate.h).
+// Calls f(context, block, allocated_bytes) for each live block. Requires: no other thread allocates
+// or frees, and f does neither. Returns false if a span's lists contradict its counts (broken
+// metadata), or the helper thread was at work on them for ten seconds (walk_gate.h).
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context);
 
 }  // namespace seemalloc::heap

@@ -1,4 +1,5 @@
-// The memory that malloc_trim and a purge on request return, and their results; and a fork while memory is returned.
+// The memory that malloc_trim and a purge on request return, and their results; and a fork while
+// memory is returned.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <string.h>
@@ -33,7 +34,8 @@ void* written(size_t bytes) {
 std::vector<void*> mixed_blocks() {
   std::vector<void*> blocks;
   for (int i = 0; i < 20000; i++) blocks.push_back(written(16 + static_cast<size_t>(i) % 1000));
-  for (int i = 0; i < 40; i++) blocks.push_back(written(40 * KiB + static_cast<size_t>(i) * 10 * KiB));
+  for (int i = 0; i < 40; i++)
+    blocks.push_back(written(40 * KiB + static_cast<size_t>(i) * 10 * KiB));
   blocks.push_back(written(5 * MiB));
   return blocks;
 }
@@ -64,8 +66,8 @@ TEST(Trim, ARequestSaysHowMuchWent) {
   EXPECT_EQ(seemalloc_purge(), 0u);
 }
 
-// The large spans and the ended lists of a thread that sleeps are released too. A thread free list and an empty span of
-// each class need its cooperation and stay.
+// The large spans and the ended lists of a thread that sleeps are released too. A thread free list
+// and an empty span of each class need its cooperation and stay.
 TEST(Trim, TakesWhatSleepingThreadsKeep) {
   OptionForTest never(Id::purge, "never");
   std::atomic<int> stage{0};
@@ -83,7 +85,8 @@ TEST(Trim, TakesWhatSleepingThreadsKeep) {
 }
 
 #ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
-// Memory that the parent's threads were returning is available to the child, and the child's counters are right.
+// Memory that the parent's threads were returning is available to the child, and the child's
+// counters are right.
 TEST(Trim, AForkWhileMemoryIsGivenBack) {
   OptionForTest eager(Id::purge, "eager");
   std::atomic<bool> done{false};
@@ -105,7 +108,9 @@ TEST(Trim, AForkWhileMemoryIsGivenBack) {
       for (int round = 0; round < 3; round++) free_all(mixed_blocks());
       sm_malloc_trim(0);
       Residency r = residency(statistics());
-      _exit(r.told && r.dirty == 0 && r.unused == 0 && pages::page_statistics().dirty_bytes == 0 ? 0 : 1);
+      _exit(r.told && r.dirty == 0 && r.unused == 0 && pages::page_statistics().dirty_bytes == 0
+                ? 0
+                : 1);
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);

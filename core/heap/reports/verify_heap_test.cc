@@ -38,12 +38,14 @@ class Broken {
 template <typename T, typename V>
 Broken(T&, V) -> Broken<T>;
 
-#define EXPECT_BROKEN(invariant, found) EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
+#define EXPECT_BROKEN(invariant, found) \
+  EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
 const char* text_of(const char* broken) { return broken != nullptr ? broken : "nothing is broken"; }
 
 constexpr size_t kBytes = 200;
 
-// The thread has some spans of a class: some full, one current, and some with every other block free.
+// The thread has some spans of a class: some full, one current, and some with every other block
+// free.
 class VerifyHeap : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +56,8 @@ class VerifyHeap : public testing::Test {
     available_ = heap_->body->classes[class_].available.front();
     full_ = heap_->body->classes[class_].full.front();
     current_ = heap_->body->classes[class_].current;
-    ASSERT_TRUE(available_ != nullptr && available_->free_list != nullptr && full_ != nullptr && current_ != nullptr);
+    ASSERT_TRUE(available_ != nullptr && available_->free_list != nullptr && full_ != nullptr &&
+                current_ != nullptr);
     ASSERT_STREQ(text_of(verify_all()), "nothing is broken");
   }
   void TearDown() override {
@@ -130,7 +133,8 @@ TEST_F(VerifyHeap, CutAndCrossedLists) {
     EXPECT_BROKEN("span.2", verify_heap(*heap_));
   }
   {
-    Broken list(available_->free_list, reinterpret_cast<Block*>(reinterpret_cast<char*>(available_->free_list) + 8));
+    Broken list(available_->free_list,
+                reinterpret_cast<Block*>(reinterpret_cast<char*>(available_->free_list) + 8));
     EXPECT_BROKEN("span.2", verify_heap(*heap_));
   }
   Broken water(state().low_water, state().available.size() + 1);

@@ -66,7 +66,8 @@ bool resize(Span* span, size_t bytes) {
 bool resize_large(Span* span, size_t bytes) {
   size_t before = span->bytes;
   if (!resize(span, bytes)) return false;
-  if (span->bytes != before) resized.fetch_add(static_cast<int64_t>(span->bytes - before), std::memory_order_relaxed);
+  if (span->bytes != before)
+    resized.fetch_add(static_cast<int64_t>(span->bytes - before), std::memory_order_relaxed);
   return true;
 }
 

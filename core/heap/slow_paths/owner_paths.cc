@@ -23,28 +23,32 @@ using pages::SpanState;
 
 namespace {
 
-// refill takes over the blocks that other threads have freed, and notices a change of the option `sample`, at the
-// latest after this many lists of one class, and once per sample.
-// Without a helper thread slow paths do its work, and a program that has become quiet enters few slow paths except this
-// one: hence the smaller number.
+// refill takes over the blocks that other threads have freed, and notices a change of the option
+// `sample`, at the latest after this many lists of one class, and once per sample.
+// Without a helper thread slow paths do its work, and a program that has become quiet enters few
+// slow paths except this one: hence the smaller number.
 constexpr uint16_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
 // From this many foreign blocks on, refill uses them before the thread's own.
 constexpr uint32_t kWorthARefill = 8;
 // Foreign blocks that this thread has not reused after this many refills are published.
 constexpr uint32_t kRefillsPerFlush = 128;
-// Collection is considered after this many slow-path entries, and done if the last one is at least this long ago:
-// memory that was not needed in a quarter of a second will hardly be needed in the next refill.
+// Collection is considered after this many slow-path entries, and done if the last one is at least
+// this long ago: memory that was not needed in a quarter of a second will hardly be needed in the
+// next refill.
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-// A list of freed blocks is lengthened to kListBlocks. A class of which kLeastListBlocks would be more than
-// kMostListBytes is left alone: refills of lists of 8 cost more than those of lists of 4 (docs/decisions/0056).
+// A list of freed blocks is lengthened to kListBlocks. A class of which kLeastListBlocks would be
+// more than kMostListBytes is left alone: refills of lists of 8 cost more than those of lists of 4
+// (docs/decisions/0056).
 constexpr uint32_t kListBlocks = 64, kLeastListBlocks = 32, kMostListBytes = 8 * KiB;
-constexpr unsigned kMostGrowth = 4;  // log2 of a span's size over the smallest of its class: 16 times
+// log2 of a span's size over the smallest of its class: 16 times.
+constexpr unsigned kMostGrowth = 4;
 
-// log2 of the next span's size over the smallest. It depends on the number of spans that the class has now, not on the
-// number that it ever had: the memory that a class keeps free is a part of what it has (docs/decisions/0052). Spans
-// grow sooner if they have few blocks, and if few threads have spans.
+// log2 of the next span's size over the smallest. It depends on the number of spans that the class
+// has now, not on the number that it ever had: the memory that a class keeps free is a part of what
+// it has (docs/decisions/0052). Spans grow sooner if they have few blocks, and if few threads have
+// spans.
 unsigned growth_of(const ClassState& cs, unsigned size_class) {
   constexpr unsigned kFewHeaps = 4;
   uint32_t spans = cs.available.size() + cs.full.size();
@@ -80,8 +84,8 @@ Block* checked(const Span* span, Block* first) {
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
-// Makes a list of foreign blocks: those that this thread has freed, else (with `others`) a batch that was given to the
-// central list because its owner sleeps.
+// Makes a list of foreign blocks: those that this thread has freed, else (with `others`) a batch
+// that was given to the central list because its owner sleeps.
 uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
@@ -91,20 +95,25 @@ uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block*
   return count;
 }
 
-// Takes shared blocks: the first blocks of a class that a thread uses. They are few, so that classes it hardly uses
-// cost it little.
+// Takes shared blocks: the first blocks of a class that a thread uses. They are few, so that
+// classes it hardly uses cost it little.
 uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   constexpr uint8_t kLists = 4;
   constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
   if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
   cs.borrowed++;
   uint32_t blocks = kBytes / kClasses[size_class].bytes;
-  return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first);
+  return central_lend(size_class,
+                      blocks == 0           ? 1
+                      : blocks > kMaxBlocks ? kMaxBlocks
+                                            : blocks,
+                      first);
 }
 
-// Lengthens a list of freed blocks. A class gets here only once in many lists (kFreedListsPerRefill); if its lists are
-// short, refills are much of its cost. So this puts fresh blocks in front: as many as the list has, up to kListBlocks
-// in all (docs/decisions/0056). Returns the number of fresh blocks.
+// Lengthens a list of freed blocks. A class gets here only once in many lists
+// (kFreedListsPerRefill); if its lists are short, refills are much of its cost. So this puts fresh
+// blocks in front: as many as the list has, up to kListBlocks in all (docs/decisions/0056). Returns
+// the number of fresh blocks.
 uint32_t lengthen(Span* span, uint32_t count, Block** first) {
   DCHECK(count != 0 && *first != nullptr);
   if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
@@ -136,7 +145,8 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     Span* span = cs.current;
     if (span != nullptr) {
       uint32_t count = span->free_blocks();
-      DCHECK(span->state == SpanState::kCurrent && span->owner() == &heap && span->size_class == size_class);
+      DCHECK(span->state == SpanState::kCurrent && span->owner() == &heap &&
+             span->size_class == size_class);
       DCHECK(span->carved <= span->capacity && count <= span->carved);
       if (count != 0) {
         *first = checked(span, span->free_list);
@@ -168,9 +178,10 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
   }
 }
 
-// Returns how many of `count` blocks come before the next sample point. If one of them reaches the point, draws the
-// next point.
-uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes, uint32_t count) {
+// Returns how many of `count` blocks come before the next sample point. If one of them reaches the
+// point, draws the next point.
+uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes,
+                              uint32_t count) {
   DCHECK(count != 0);
   uint64_t clock = heap.handed_out_bytes + uint64_t{block_bytes} * count;
   if (clock < heap.sample_at) {
@@ -181,21 +192,23 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
   DCHECK(heap.sample_at > heap.handed_out_bytes && cs.sample_due == 0);
   uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.handed_out_bytes - 1) / block_bytes;
   DCHECK(before < count);
-  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);  // includes the sample's own block
+  // Includes the sample's own block.
+  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);
   cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
   draw_sample_distance(heap, Draw::kSampled);
   return before;
 }
 
-// Allocates bytes that must not be sampled: moves the next sample point by the same number of bytes, so that its
-// distance stays as drawn.
+// Allocates bytes that must not be sampled: moves the next sample point by the same number of
+// bytes, so that its distance stays as drawn.
 void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
   heap.handed_out_bytes += bytes;
   if (heap.sample_at <= UINT64_MAX - bytes) heap.sample_at += bytes;
 }
 
-// Splits the list: returns `keep` blocks to hand out; the others go to the stash, where they still count as live. The
-// shorter part is taken off the front, because each step may cost a cache miss. Requires: keep < count.
+// Splits the list: returns `keep` blocks to hand out; the others go to the stash, where they still
+// count as live. The shorter part is taken off the front, because each step may cost a cache miss.
+// Requires: keep < count.
 Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   DCHECK(keep < count && (cs.stash == nullptr || cs.stash == first));
   uint32_t front = keep < count - keep ? keep : count - keep;
@@ -217,8 +230,8 @@ void take_due_sample(ThreadHeap& heap, ClassState& cs) {
   heap.due_interval = heap.sample_base << (cs.sample_due - 1);
   cs.sample_due = 0;
   leave_home(heap.due_home);
-  // With interval 1 every block is recorded and nothing is estimated: each block stands for itself, so it needs no
-  // home.
+  // With interval 1 every block is recorded and nothing is estimated: each block stands for itself,
+  // so it needs no home.
   bool stands_for_others = heap.due_interval > 1 && cs.stash != nullptr;
   heap.due_home = stands_for_others ? enter_home(pages::page_map.span_of(cs.stash)) : 0;
 }
@@ -259,7 +272,9 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   DCHECK(heap.slow_lock.is_held());
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
-  count_refill(heap, size_class, hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill : kFreedListsWithoutHelper);
+  count_refill(heap, size_class,
+               hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill
+                                                                      : kFreedListsWithoutHelper);
   redraw_if_stale(heap);
   heap.body->ready[size_class] = nullptr;
   if (cs.sample_due != 0) {
@@ -294,15 +309,17 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   return Refill::kBlock;
 }
 
-// The current span is used up and has no freed blocks, but another span is available. Most refills of a class are of
-// this kind once it has some spans. Does the same as refill_locked would, with a third of its instructions. Returns
-// null if refill_locked has to decide.
+// The current span is used up and has no freed blocks, but another span is available. Most refills
+// of a class are of this kind once it has some spans. Does the same as refill_locked would, with a
+// third of its instructions. Returns null if refill_locked has to decide.
 Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   ClassState& cs = heap.body->classes[size_class];
-  Span* used_up = heap.body->ready[size_class];  // not null, so there is no stash and no sample is due
+  // Not null, so there is no stash and no sample is due.
+  Span* used_up = heap.body->ready[size_class];
   Span* span = cs.available.front();
   if (used_up == nullptr || span == nullptr || cs.foreign_count >= kWorthARefill) return nullptr;
-  if (used_up->free_list != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity) return nullptr;
+  if (used_up->free_list != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity)
+    return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
@@ -326,9 +343,13 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
 }  // namespace
 
 Block* take_available(ThreadHeap& heap, size_t size_class) {
-  // When one of the two counts has ended, the caller goes on to refill(), which does the periodic work.
-  if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
-  if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
+  // When one of the two counts has ended, the caller goes on to refill(), which does the periodic
+  // work.
+  if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill ||
+      heap.slow_entries % kRefillsPerFlush == 0)
+    return nullptr;
+  if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap))
+    return nullptr;
   // Without a current span that is ready, take_available_locked() would return null.
   if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
@@ -367,7 +388,8 @@ size_t estimate_cached(const ThreadHeap& heap) {
     constexpr uint32_t kLook = 4;
     size_t seen_bytes = 0;
     uint32_t seen = 0;
-    for (Span* span = cs.available.back(); span != nullptr && seen < kLook; span = span->prev, seen++) {
+    for (Span* span = cs.available.back(); span != nullptr && seen < kLook;
+         span = span->prev, seen++) {
       seen_bytes += free_bytes(span);
     }
     if (seen != 0) total += seen_bytes / seen * cs.available.size();
@@ -375,8 +397,8 @@ size_t estimate_cached(const ThreadHeap& heap) {
   return total;
 }
 
-// Gives the span that has been available longest to the central list, or releases it if it is empty. Returns false if a
-// remote free to it is under way.
+// Gives the span that has been available longest to the central list, or releases it if it is
+// empty. Returns false if a remote free to it is under way.
 bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
   Span* span = cs.available.front();
   *given_bytes = free_bytes(span);

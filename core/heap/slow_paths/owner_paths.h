@@ -1,6 +1,7 @@
 // Owner paths: what a thread does to its own heap when a free list or a countdown ends.
 //
-// Callers: the fast paths and slow paths of core/api. Threads: the owner of the heap, with no lock held.
+// Callers: the fast paths and slow paths of core/api. Threads: the owner of the heap, with no lock
+// held.
 #pragma once
 
 #include <arch_words.h>
@@ -15,37 +16,42 @@
 
 namespace seemalloc::heap {
 
-// Checks the first two blocks of a free list before they are followed. This finds what a stray write or an invalid free
-// has left at the front. Checking every link would cost a cache miss per block (docs/decisions/0001).
+// Checks the first two blocks of a free list before they are followed. This finds what a stray
+// write or an invalid free has left at the front. Checking every link would cost a cache miss per
+// block (docs/decisions/0001).
 SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block* first) {
   if (!span->is_carved_block(first)) return false;
   const Block* second = first->next;
-  __asm__ volatile("" ::: "memory");  // makes the compiler load again: cheaper than saving registers
+  // Makes the compiler load again: cheaper than saving registers.
+  __asm__ volatile("" ::: "memory");
   return second == nullptr || span->is_carved_block(second);
 }
 
-// The outcome of refill: one block; or the caller's allocation is the sample (due_interval and due_home describe it);
-// or no memory.
+// The outcome of refill: one block; or the caller's allocation is the sample (due_interval and
+// due_home describe it); or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
-// The thread free list of `size_class` is empty: takes a block for the caller and puts the next list into the thread
-// cache. (If the outcome is a sample, the list that follows it may have been put there too.)
+// The thread free list of `size_class` is empty: takes a block for the caller and puts the next
+// list into the thread cache. (If the outcome is a sample, the list that follows it may have been
+// put there too.)
 // If may_sample is false, a sample that is due is not recorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
-// The thread free list is empty, but blocks of its span have been freed since it was handed over: they become the next
-// list. Takes no lock and does only a few loads and stores, because a class of large blocks comes here with every
-// malloc.
+// The thread free list is empty, but blocks of its span have been freed since it was handed over:
+// they become the next list. Takes no lock and does only a few loads and stores, because a class of
+// large blocks comes here with every malloc.
 // Returns null if refill has to decide. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
-  Span* span = load_racing(heap.body->ready[size_class]);  // loaded after the end of the list has been seen
-                                                           // (current_spans.h)
+  // Loaded after the end of the list has been seen (current_spans.h).
+  Span* span = load_racing(heap.body->ready[size_class]);
   if (span == nullptr) return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
-  if (decrement_below_zero(heap.body->freed_lists[size_class])) return nullptr;  // refill sets it anew
-  uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
+  // Refill sets it anew.
+  if (decrement_below_zero(heap.body->freed_lists[size_class])) return nullptr;
+  uint64_t clock =
+      heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
   if (clock >= heap.sample_at) {
     heap.body->freed_lists[size_class]++;  // no list is handed out
     return nullptr;
@@ -58,17 +64,17 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   return first;
 }
 
-// Handles the case that the current span is used up and another span has freed blocks: the short form of refill.
-// Returns null if refill has to decide. Requires: the calling thread owns `heap`, and take_freed has just returned
-// null.
+// Handles the case that the current span is used up and another span has freed blocks: the short
+// form of refill. Returns null if refill has to decide. Requires: the calling thread owns `heap`,
+// and take_freed has just returned null.
 Block* take_available(ThreadHeap& heap, size_t size_class);
 
-// The countdown of a span that this heap owns has reached zero: moves the span to the available list, or releases it if
-// it is empty.
+// The countdown of a span that this heap owns has reached zero: moves the span to the available
+// list, or releases it if it is empty.
 void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
 
-// Gives half of the spans that were not needed since the last call to the central lists or the page heap; more while
-// all heaps together exceed the budget.
+// Gives half of the spans that were not needed since the last call to the central lists or the page
+// heap; more while all heaps together exceed the budget.
 // Requires: the calling thread owns `heap`.
 void collect(ThreadHeap& heap, bool everything);
 

@@ -11,12 +11,14 @@
 namespace seemalloc::heap {
 
 namespace {
-// Returns true if the owner has not drained its pending spans for a while: it sleeps, or does not allocate.
+// Returns true if the owner has not drained its pending spans for a while: it sleeps, or does not
+// allocate.
 bool owner_is_behind(const Block* block) {
   constexpr uint32_t kBacklog = 16;
   const void* owner = pages::page_map.span_of(block)->owner_acquire();
   return reinterpret_cast<uintptr_t>(owner) != Span::kNobody &&
-         static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
+         static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >=
+             kBacklog;
 }
 
 void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
@@ -48,7 +50,8 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   ClassState& cs = heap->body->classes[size_class];
   // Two steps cost almost nothing, all of them would be felt; but blocks of shared spans are rare.
   const Block* same = cs.foreign;
-  for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
+  for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0;
+       looked--, same = same->next) {
     if (same == block) fatal("double free", block);
   }
   if (span->lending() && heap->foreign_bytes + span->block_bytes > kMaxLentBytes) {
@@ -71,7 +74,8 @@ namespace {
 // Returns false if the program has written to a freed block.
 bool is_block_of(unsigned size_class, const Block* block) {
   const Span* span = pages::page_map.span_of(block);
-  return span->kind == pages::SpanKind::kSmall && span->size_class == size_class && span->is_block_start(block);
+  return span->kind == pages::SpanKind::kSmall && span->size_class == size_class &&
+         span->is_block_start(block);
 }
 }  // namespace
 
@@ -90,8 +94,8 @@ uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
     if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
     blocks[taken++] = block;
   }
-  if (block != nullptr || taken != count) fatal("double free", first);  // a block that is there twice makes a ring of
-                                                                        // the list, or cuts it
+  // A block that is there twice makes a ring of the list, or cuts it.
+  if (block != nullptr || taken != count) fatal("double free", first);
   return count;
 }
 

@@ -1,9 +1,10 @@
 // Runs the code of remote_protocol.h in every interleaving, on a machine with weak memory.
 //
-// One span has two live blocks that two threads free, and a third that stays live. The owner drains, then ends: it
-// drains, hands the span to the central list unless remote frees wait, becomes a zombie, and does so once more. With
-// `claims`, the first thread has a heap of its own: it claims the span if it finds it without an owner, and drains its
-// heap in the end. Broken variants of the code must fail, which shows that the test can fail.
+// One span has two live blocks that two threads free, and a third that stays live. The owner
+// drains, then ends: it drains, hands the span to the central list unless remote frees wait,
+// becomes a zombie, and does so once more. With `claims`, the first thread has a heap of its own:
+// it claims the span if it finds it without an owner, and drains its heap in the end. Broken
+// variants of the code must fail, which shows that the test can fail.
 #include "core/heap/spans/remote_protocol.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@ struct SimpleLock {
   ModelAtomic<uint32_t> held;
   void lock() {
     uint32_t free = 0;
-    while (!held.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+    while (!held.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
       ModelMachine::pause(1);
       free = 0;
     }
@@ -86,7 +88,8 @@ class World {
     Published published = lengthen_chain(&span_, free_unowned, lengthen);
     if (published.before != 0) return;
     ModelHeap* owner = span_.owner_acquire();
-    Model::current().check(owner == &heap_ || owner == &claimer_, "the owner changed while remote frees waited");
+    Model::current().check(owner == &heap_ || owner == &claimer_,
+                           "the owner changed while remote frees waited");
     Steps::announce(*owner, &span_, [&] { hand_on(); });
   }
   void drain() {
@@ -105,9 +108,11 @@ class World {
     uint64_t word = span_.remote.load();
     bool claimed = span_.owner_.load() == &claimer_;
     if (word != kUnowned && !claimed) return "the span stays with a thread that has ended";
-    if (claimed && (remote_count(word) != 0) != (claimer_.pending.load() == &span_)) return "a chain without a pending span";
+    if (claimed && (remote_count(word) != 0) != (claimer_.pending.load() == &span_))
+      return "a chain without a pending span";
     // What came after the last drain of the claimer waits for its next one.
-    unsigned blocks = static_cast<unsigned>(__builtin_popcount(span_.freed.read())) + remote_count(word);
+    unsigned blocks =
+        static_cast<unsigned>(__builtin_popcount(span_.freed.read())) + remote_count(word);
     return blocks == kFreers ? "" : "blocks are lost";
   }
 
@@ -133,7 +138,8 @@ class World {
   }
   void drain_locked(ModelHeap& heap) {
     Steps::take_chains(heap, [&](ModelSpan* span, uint64_t chain) {
-      Model::current().check(span == &span_ && chain != 0 && chain != kUnowned, "a pending span has no chain");
+      Model::current().check(span == &span_ && chain != 0 && chain != kUnowned,
+                             "a pending span has no chain");
       uint32_t left = remote_count(chain);
       for (const Block* block = remote_first(chain); block != nullptr; left--) {
         Model::current().check(left != 0, "a chain is longer than its count");
@@ -167,7 +173,8 @@ class World {
 };
 
 template <class Steps>
-std::string explore_and_see(bool claims, const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites, size_t* states) {
+std::string explore_and_see(bool claims, const ModelSetUp& set_up,
+                            std::map<Model::Site, Model::Met>* sites, size_t* states) {
   auto model = std::make_unique<Model>(kFreers + 1);
   World<Steps> world(claims);
   for (unsigned i = 0; i < kFreers; i++) {
@@ -196,13 +203,16 @@ std::string problem_of() {
 TEST(RemoteModel, EveryInterleavingReturnsEveryBlock) {
   for (bool claims : {false, true}) {
     size_t states = 0;
-    EXPECT_EQ(explore_and_see<AsShipped>(claims, [](Model&) {}, nullptr, &states), "");
+    EXPECT_EQ(explore_and_see<AsShipped>(
+                  claims, [](Model&) {}, nullptr, &states),
+              "");
     EXPECT_GT(states, 1000u);
   }
 }
 
-// Pusher and owner both modify `pending`: the later one sees what the earlier one did before, already with acq_rel. A
-// span leaves its owner under the central list's lock, which releases as well. All else is needed.
+// Pusher and owner both modify `pending`: the later one sees what the earlier one did before,
+// already with acq_rel. A span leaves its owner under the central list's lock, which releases as
+// well. All else is needed.
 TEST(RemoteModel, EachOrderIsNeeded) {
   unsigned tried = 0;
   EXPECT_EQ(unneeded_orders(explore<AsShipped, true>, "remote_protocol.h", &tried),
@@ -219,7 +229,9 @@ TEST(RemoteModel, EachOrderIsNeeded) {
 struct NoZombieCheck : AsShipped {
   static void announce(ModelHeap& owner, ModelSpan* span, auto) { push_pending(owner, span); }
 };
-TEST(RemoteModel, WithoutTheZombieCheckASpanIsLost) { EXPECT_EQ(problem_of<NoZombieCheck>(), "the span stays with a thread that has ended"); }
+TEST(RemoteModel, WithoutTheZombieCheckASpanIsLost) {
+  EXPECT_EQ(problem_of<NoZombieCheck>(), "the span stays with a thread that has ended");
+}
 
 struct ChecksBeforeItPushes : AsShipped {
   static void announce(ModelHeap& owner, ModelSpan* span, auto hand_on) {
@@ -228,7 +240,9 @@ struct ChecksBeforeItPushes : AsShipped {
     if (zombie) hand_on();
   }
 };
-TEST(RemoteModel, AZombieCheckBeforeThePushIsTooEarly) { EXPECT_EQ(problem_of<ChecksBeforeItPushes>(), "the span stays with a thread that has ended"); }
+TEST(RemoteModel, AZombieCheckBeforeThePushIsTooEarly) {
+  EXPECT_EQ(problem_of<ChecksBeforeItPushes>(), "the span stays with a thread that has ended");
+}
 
 struct HandsOnWaitingBlocks : AsShipped {
   static bool put(ModelSpan* span) {
@@ -237,14 +251,19 @@ struct HandsOnWaitingBlocks : AsShipped {
     return true;
   }
 };
-TEST(RemoteModel, HandingOnASpanWithWaitingBlocksLosesThem) { EXPECT_NE(problem_of<HandsOnWaitingBlocks>(), ""); }
+TEST(RemoteModel, HandingOnASpanWithWaitingBlocksLosesThem) {
+  EXPECT_NE(problem_of<HandsOnWaitingBlocks>(), "");
+}
 
 struct ReadsNextTooLate : AsShipped {
   static void take_chains(ModelHeap& heap, auto taken) {
-    for (ModelSpan* span = take_pending(heap); span != nullptr; span = span->pending_next) taken(span, take_chain(span));
+    for (ModelSpan* span = take_pending(heap); span != nullptr; span = span->pending_next)
+      taken(span, take_chain(span));
   }
 };
-TEST(RemoteModel, ASpanWhoseChainIsTakenMayBePushedAgain) { EXPECT_EQ(problem_of<ReadsNextTooLate>(), "data race"); }
+TEST(RemoteModel, ASpanWhoseChainIsTakenMayBePushedAgain) {
+  EXPECT_EQ(problem_of<ReadsNextTooLate>(), "data race");
+}
 
 struct ClaimsTooEarly : AsShipped {
   static void claim(ModelSpan* span, ModelHeap* owner) {

@@ -52,7 +52,8 @@ void consume(Ring& ring, unsigned seed) {
   std::mt19937 random(seed_for_test() + seed);
   while (!ring.done.load()) {
     for (int i = 0; i < 64; i++) {
-      void* p = ring.slots[random() % ring.slots.size()].exchange(nullptr, std::memory_order_acq_rel);
+      void* p =
+          ring.slots[random() % ring.slots.size()].exchange(nullptr, std::memory_order_acq_rel);
       if (p != nullptr) sm_free(p);
     }
   }
@@ -71,14 +72,16 @@ TEST(Remote, ProducersAndConsumersLoseNothing) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-// Owners end while other threads still free their blocks: spans change owners in every state of the protocol.
+// Owners end while other threads still free their blocks: spans change owners in every state of the
+// protocol.
 TEST(Remote, OwnersThatEndWhileOthersFree) {
   size_t before = live_blocks();
   Ring ring;
   std::vector<std::thread> consumers;
   for (unsigned i = 0; i < 2; i++) consumers.emplace_back(consume, std::ref(ring), i);
   for (unsigned round = 0; round < 200; round++) {
-    std::thread a(produce, std::ref(ring), 500, round), b(produce, std::ref(ring), 500, round + 1000);
+    std::thread a(produce, std::ref(ring), 500, round),
+        b(produce, std::ref(ring), 500, round + 1000);
     a.join();
     b.join();
   }
@@ -88,8 +91,8 @@ TEST(Remote, OwnersThatEndWhileOthersFree) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-// One thread allocates and sleeps, another frees all blocks: the memory is released without the owner's help. Spans of
-// many blocks are freed batch by batch, spans of few blocks one by one.
+// One thread allocates and sleeps, another frees all blocks: the memory is released without the
+// owner's help. Spans of many blocks are freed batch by batch, spans of few blocks one by one.
 class SleepingOwner : public testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, SleepingOwner, testing::Values(16, 100, 1000, 4096, 8000, 32768));
 
@@ -112,7 +115,8 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   owner.join();
 }
 
-// The same in random order: all spans wait for most of the time, partly free; and there are no ticks.
+// The same in random order: all spans wait for most of the time, partly free; and there are no
+// ticks.
 TEST(Remote, ASleepersLastSpansComeBackToo) {
   std::vector<void*> blocks(60000);
   std::atomic<int> stage{0};
@@ -134,13 +138,16 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
 }
 
 // The calling thread's state of the span's class.
-const ClassState& foreign_state(const Span& span) { return thread_cache.heap->body->classes[span.size_class]; }
+const ClassState& foreign_state(const Span& span) {
+  return thread_cache.heap->body->classes[span.size_class];
+}
 
-// The short path leaves these cases to free_remote: a full list, double frees, addresses where no block starts, spans
-// without an owner.
+// The short path leaves these cases to free_remote: a full list, double frees, addresses where no
+// block starts, spans without an owner.
 TEST(Remote, GatheringLeavesWhatIsRareAlone) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
-  // Blocks of one span of this thread: the first blocks of a class are shared, and a list may have blocks of two spans.
+  // Blocks of one span of this thread: the first blocks of a class are shared, and a list may have
+  // blocks of two spans.
   std::vector<Block*> others, blocks;
   Span* span = nullptr;
   while (blocks.size() < kMaxForeignBlocks) {
@@ -158,15 +165,18 @@ TEST(Remote, GatheringLeavesWhatIsRareAlone) {
     auto last = [&](size_t i) { return blocks[blocks.size() - 1 - i]; };
     flush_foreign(*thread_cache.heap);  // a heap taken over from another thread may have some
     size_t before = thread_cache.heap->foreign_bytes;
-    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
+    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span,
+                                reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
     ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(0)));
     EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
     ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(1)));
     EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
-    for (size_t i = 2; i < kMaxForeignBlocks - 1; i++) ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(i)));
+    for (size_t i = 2; i < kMaxForeignBlocks - 1; i++)
+      ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(i)));
     EXPECT_EQ(foreign_state(*span).foreign_count, kMaxForeignBlocks - 1);
     EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(kMaxForeignBlocks - 1)));
-    EXPECT_EQ(thread_cache.heap->foreign_bytes - before, (kMaxForeignBlocks - 1) * span->block_bytes);
+    EXPECT_EQ(thread_cache.heap->foreign_bytes - before,
+              (kMaxForeignBlocks - 1) * span->block_bytes);
     free_remote(thread_cache.heap, span, last(kMaxForeignBlocks - 1));
     EXPECT_EQ(foreign_state(*span).foreign_count, 0u);
     EXPECT_EQ(thread_cache.heap->foreign_bytes, before);

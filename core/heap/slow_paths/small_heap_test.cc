@@ -39,7 +39,8 @@ TEST(SmallHeap, LittleIsKeptOfWhatWasLent) {
   });
 }
 
-// The number of different blocks of `bytes` returned while one at a time is allocated and freed, over and over.
+// The number of different blocks of `bytes` returned while one at a time is allocated and freed,
+// over and over.
 size_t blocks_in_turns(size_t bytes) {
   std::set<void*> seen;
   in_new_thread([&] {
@@ -61,7 +62,9 @@ TEST(SmallHeap, ListsOfOneBlockAtATimeBecomeLongEnoughButNoLonger) {
     EXPECT_GE(blocks, 8 * KiB / bytes < 64 ? 8 * KiB / bytes : 64) << bytes << " bytes";
     EXPECT_LE(blocks, 128) << bytes << " bytes: with the first cut of a span, 2 KiB";
   }
-  for (size_t bytes : {512, 1024, 4096}) EXPECT_LE(blocks_in_turns(bytes), 2 * KiB / bytes + 12) << bytes << " bytes: those first lent, and one cut";
+  for (size_t bytes : {512, 1024, 4096})
+    EXPECT_LE(blocks_in_turns(bytes), 2 * KiB / bytes + 12)
+        << bytes << " bytes: those first lent, and one cut";
 }
 
 #if !defined(__SANITIZE_THREAD__)  // TSan's shadow memory has page faults of its own

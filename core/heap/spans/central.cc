@@ -28,8 +28,9 @@ constexpr size_t kMaxListedBytes = 4 * MiB;
 std::atomic<size_t> listed_bytes{0};
 
 struct alignas(kCacheLineBytes) CentralClass {
-  // Invariants (verify.h): 1. a span is in the care of the central list while its remote is kUnowned; it has no owner then. 2. a
-  // span on a list is available, has free blocks, and is on the list that list_of() says. 3. `any` is set while a list has spans.
+  // Invariants (verify.h): 1. a span is in the care of the central list while its remote is
+  // kUnowned; it has no owner then. 2. a span on a list is available, has free blocks, and is on
+  // the list that list_of() says. 3. `any` is set while a list has spans.
   // 4. a batch has 1 to kMaxForeignBlocks blocks.
   Lock lock;
   std::atomic<bool> any;  // a span is available: a hint that may be read without the lock
@@ -59,17 +60,20 @@ struct alignas(kCacheLineBytes) CentralClass {
   SpanList& list_of(const Span* span) {
     return span->lending() ? lending : span->look.worth_from == 0 ? available : looked;
   }
-  // Returns a shared span of which few blocks are live. From any other one its owner would get only a few blocks, and
-  // the frees of the others would be remote ones.
+  // Returns a shared span of which few blocks are live. From any other one its owner would get only
+  // a few blocks, and the frees of the others would be remote ones.
   Span* lending_to_take() const {
     Span* span = lending.front();
     return span != nullptr && span->live() <= span->capacity / 2 ? span : nullptr;
   }
-  void note_any() { any.store(available.size() + looked.size() + lending.size() != 0, std::memory_order_relaxed); }
+  void note_any() {
+    any.store(available.size() + looked.size() + lending.size() != 0, std::memory_order_relaxed);
+  }
 };
 constinit CentralClass central[kClassCount] = {};
 
-// Kept apart from the classes: a program in which no thread gives blocks to the central list never touches these pages.
+// Kept apart from the classes: a program in which no thread gives blocks to the central list never
+// touches these pages.
 struct List {
   uint32_t count;
   Block* blocks[kMaxForeignBlocks];
@@ -82,7 +86,9 @@ List& list_at(unsigned size_class, uint32_t i) {
   return i < kNearLists ? near_lists[i][size_class] : more_lists[size_class][i - kNearLists];
 }
 
-bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity || span->holes != 0; }
+bool has_free(const Span* span) {
+  return span->free_blocks() != 0 || span->carved < span->capacity || span->holes != 0;
+}
 
 void file_locked(CentralClass& list, Span* span) {
   DCHECK(list.lock.is_held());
@@ -116,7 +122,8 @@ Span* central_take(unsigned size_class, const void* owner) {
   if (span == nullptr) span = list.lending_to_take();
   if (span == nullptr) return nullptr;
   list.remove(span);
-  DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned && span->size_class == size_class);
+  DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned &&
+         span->size_class == size_class);
   DCHECK(has_free(span));
   span->set_lending(false);
   get_owner(span, owner);
@@ -126,7 +133,9 @@ Span* central_take(unsigned size_class, const void* owner) {
 bool central_claim(Span* span, const void* owner) {
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
-  if (span->remote.load(std::memory_order_relaxed) != kUnowned || span->state == SpanState::kDetached) return false;
+  if (span->remote.load(std::memory_order_relaxed) != kUnowned ||
+      span->state == SpanState::kDetached)
+    return false;
   DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   if (span->state == SpanState::kAvailable) list.remove(span);
   get_owner(span, owner);
@@ -150,7 +159,8 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   span->free_list = first;
   span->set_live(span->live() - count);
   if (span->state == SpanState::kFull) file_locked(list, span);
-  if (span->state == SpanState::kAvailable && span->look.worth_from != 0 && worth_another_look(span)) {
+  if (span->state == SpanState::kAvailable && span->look.worth_from != 0 &&
+      worth_another_look(span)) {
     list.remove(span);
     list.add(span);
   }
@@ -180,7 +190,8 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
     pages::publish(span);
     list.add(span);
   }
-  // Carves one block at a time from the untouched end: blocks that are not given out are not touched.
+  // Carves one block at a time from the untouched end: blocks that are not given out are not
+  // touched.
   uint32_t lent = 0;
   DCHECK(span->lending() && span->state == SpanState::kAvailable);
   Block** link = first;
@@ -226,7 +237,8 @@ uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blo
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
   }
-  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes, std::memory_order_relaxed);
+  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes,
+                         std::memory_order_relaxed);
   return last.count;
 }
 }  // namespace
@@ -288,7 +300,8 @@ void central_reattach(Span* span) {
   bool empty;
   {
     LockGuard guard(list.lock);
-    DCHECK(span->state == SpanState::kDetached && span->remote.load(std::memory_order_relaxed) == kUnowned);
+    DCHECK(span->state == SpanState::kDetached &&
+           span->remote.load(std::memory_order_relaxed) == kUnowned);
     empty = span->is_empty();
     forget_detached();
     if (empty) {
@@ -320,12 +333,15 @@ void central_trim() {
 
 #ifdef SEEMALLOC_DEBUG
 namespace {
-const char* verify_central_list(const CentralClass& list, const SpanList& spans, unsigned size_class, bool lending, bool looked,
+const char* verify_central_list(const CentralClass& list, const SpanList& spans,
+                                unsigned size_class, bool lending, bool looked,
                                 VerifySpan verify_span) {
   if (const char* broken = spans.verify()) return broken;
   for (const Span* span = spans.front(); span != nullptr; span = span->next) {
-    if (span->remote.load(std::memory_order_relaxed) != kUnowned) return "invariant central.1: a span in the central list's care is kUnowned";
-    if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNobody) return "invariant central.1: a span in the central list's care has no owner";
+    if (span->remote.load(std::memory_order_relaxed) != kUnowned)
+      return "invariant central.1: a span in the central list's care is kUnowned";
+    if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNobody)
+      return "invariant central.1: a span in the central list's care has no owner";
     if (span->size_class != size_class || span->state != SpanState::kAvailable || !has_free(span)) {
       return "invariant central.2: a span on a list has its class, is available and has free blocks";
     }
@@ -335,21 +351,30 @@ const char* verify_central_list(const CentralClass& list, const SpanList& spans,
     if (const char* broken = verify_span(*span)) return broken;
   }
   bool any = list.any.load(std::memory_order_relaxed);
-  return spans.size() == 0 || any ? nullptr : "invariant central.3: `any` is set while a list has spans";
+  return spans.size() == 0 || any ? nullptr
+                                  : "invariant central.3: `any` is set while a list has spans";
 }
 }  // namespace
 
 const char* verify_central(unsigned size_class, VerifySpan verify_span) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
-  if (const char* broken = verify_central_list(list, list.available, size_class, false, false, verify_span)) return broken;
-  if (const char* broken = verify_central_list(list, list.looked, size_class, false, true, verify_span)) return broken;
-  if (const char* broken = verify_central_list(list, list.lending, size_class, true, false, verify_span)) return broken;
+  if (const char* broken =
+          verify_central_list(list, list.available, size_class, false, false, verify_span))
+    return broken;
+  if (const char* broken =
+          verify_central_list(list, list.looked, size_class, false, true, verify_span))
+    return broken;
+  if (const char* broken =
+          verify_central_list(list, list.lending, size_class, true, false, verify_span))
+    return broken;
   uint32_t lists = list.list_count.load(std::memory_order_relaxed);
-  if (lists > kMaxLists || list.list_low_water > lists) return "invariant central.4: batches are counted";
+  if (lists > kMaxLists || list.list_low_water > lists)
+    return "invariant central.4: batches are counted";
   for (uint32_t i = 0; i < lists; i++) {
     uint32_t count = list_at(size_class, i).count;
-    if (count == 0 || count > kMaxForeignBlocks) return "invariant central.4: a batch has blocks, and at most kMaxForeignBlocks";
+    if (count == 0 || count > kMaxForeignBlocks)
+      return "invariant central.4: a batch has blocks, and at most kMaxForeignBlocks";
   }
   return nullptr;
 }

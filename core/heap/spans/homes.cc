@@ -19,7 +19,7 @@ struct Home {
   uint32_t blocks;   // number of sampled blocks; 0: not in use
   HomeId next;       // the next home that waits, or that is not in use
   HomeId previous;
-  uint32_t carved;   // blocks carved in the span that it has lost
+  uint32_t carved;  // blocks carved in the span that it has lost
   uint8_t size_class;
 };
 
@@ -50,7 +50,8 @@ HomeId take_locked() {
   size_t chunk = id >> kChunkBits;
   if (chunk == kMaxChunks) return 0;
   if (chunks[chunk] == nullptr) {
-    chunks[chunk] = static_cast<Home*>(os::arena_allocate(sizeof(Home) << kChunkBits, alignof(Home)));
+    chunks[chunk] =
+        static_cast<Home*>(os::arena_allocate(sizeof(Home) << kChunkBits, alignof(Home)));
     if (chunks[chunk] == nullptr) return 0;
   }
   made = id;
@@ -103,21 +104,24 @@ void give_up_locked(HomeId id) {
 
 // ---- bytes charged to a home's block ----
 
-// The block would be alone in its span, which would have been idle since. After a purge of its holes (holes.h) the span
-// would keep the OS pages that the block touches, at an unknown position, and the page of the list's first link.
+// The block would be alone in its span, which would have been idle since. After a purge of its
+// holes (holes.h) the span would keep the OS pages that the block touches, at an unknown position,
+// and the page of the list's first link.
 double share_of_waiting(const Home& home) {
   double block_bytes = kClasses[home.size_class].bytes;
   double whole = home.carved == 0 ? 0 : (home.carved - 1) * block_bytes;
   uint64_t idle_ns = os::coarse_monotonic_ns() - home.lost_ns;
-  if (pages::purge_mode() == options::Purge::kNever || idle_ns < 2 * pages::purge_delay_ns()) return whole;
+  if (pages::purge_mode() == options::Purge::kNever || idle_ns < 2 * pages::purge_delay_ns())
+    return whole;
   size_t page_bytes = os::page_bytes(), bytes = kClasses[home.size_class].bytes;
   size_t step = bytes & (0 - bytes);  // blocks start at multiples of it
   double left = static_cast<double>(2 * page_bytes - (step < page_bytes ? step : page_bytes));
   return left < whole ? left : whole;
 }
 
-// The block would be in the slot of one of the span's blocks, unknown which. If it is the slot of a live block, that
-// block would be past the span's end; otherwise it is the slot of a free block. The owner may be freeing meanwhile.
+// The block would be in the slot of one of the span's blocks, unknown which. If it is the slot of a
+// live block, that block would be past the span's end; otherwise it is the slot of a free block.
+// The owner may be freeing meanwhile.
 SEEMALLOC_NO_TSAN double share_of_span(const Home& home) {
   const Span* span = home.span;
   uint32_t carved = span->carved, holes = span->hole_blocks(), live = span->live_acquire();
@@ -196,21 +200,26 @@ const char* verify_homes() {
     const Home& home = home_at(id);
     if (home.blocks == 0) continue;
     homes++;
-    if (home.span != nullptr && home.span->home() != id) return "invariant homes.1: a home's span names it";
+    if (home.span != nullptr && home.span->home() != id)
+      return "invariant homes.1: a home's span names it";
     waiting += home.span == nullptr;
   }
-  if (homes != totals.homes || waiting != totals.waiting) return "invariant homes.2: homes with blocks, and those that wait, are counted";
+  if (homes != totals.homes || waiting != totals.waiting)
+    return "invariant homes.2: homes with blocks, and those that wait, are counted";
   for (unsigned c = 0; c < kClassCount; c++) {
     HomeId before = 0;
-    for (HomeId id = first_waiting_home[c].load(std::memory_order_relaxed); id != 0; before = id, id = home_at(id).next) {
+    for (HomeId id = first_waiting_home[c].load(std::memory_order_relaxed); id != 0;
+         before = id, id = home_at(id).next) {
       const Home& home = home_at(id);
-      if (home.previous != before || home.span != nullptr || home.size_class != c || waiting-- == 0) {
+      if (home.previous != before || home.span != nullptr || home.size_class != c ||
+          waiting-- == 0) {
         return "invariant homes.3: homes that wait are on the list of their class";
       }
     }
     if (last_waiting[c] != before) return "invariant homes.3: last_waiting is the end of its list";
   }
-  return waiting == 0 ? nullptr : "invariant homes.3: homes that wait are on the list of their class";
+  return waiting == 0 ? nullptr
+                      : "invariant homes.3: homes that wait are on the list of their class";
 }
 #endif
 

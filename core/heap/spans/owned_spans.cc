@@ -23,8 +23,8 @@ void file_available(ClassState& cs, Span* span, uint32_t live) {
   cs.available.push_back(span);
 }
 
-// A span on the available list has no live block left. One per class is kept, because the next refill would need it
-// again.
+// A span on the available list has no live block left. One per class is kept, because the next
+// refill would need it again.
 bool retire_or_keep(ClassState& cs, Span* span) {
   DCHECK(span->state == SpanState::kAvailable && span->is_empty());
   if (cs.available.size() <= 1) return false;
@@ -43,7 +43,8 @@ void full_to_available(ClassState& cs, Span* span, uint32_t live) {
 
 bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   DCHECK(heap.slow_lock.is_held());
-  // Between the free and the lock, a remote free may have found the span empty and released it (remote.h, rule 6).
+  // Between the free and the lock, a remote free may have found the span empty and released it
+  // (remote.h, rule 6).
   if (span->owner() != &heap) return false;
   ClassState& cs = heap.body->classes[span->size_class];
   // The purger that has detached the span checks it when it reattaches it.
@@ -67,7 +68,8 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
   DCHECK(heap.slow_lock.is_held());
   DCHECK(count != 0 && span->contains(list.first) && span->contains(list.last));
   DCHECK(span->owner() == &heap && span->kind == SpanKind::kSmall);
-  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // double free by different threads
+  // double free by different threads.
+  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);
   list.last->next = span->free_list;
   span->free_list = list.first;
   ClassState& cs = heap.body->classes[span->size_class];
@@ -96,7 +98,9 @@ void drain_pending_locked(ThreadHeap& heap) {
   auto return_taken = [&] {
     for (uint32_t i = 0; i < count; i++) {
       uint32_t blocks = remote_count(taken[i].word);
-      return_blocks_locked(heap, taken[i].span, open_parcels(taken[i].span, remote_first(taken[i].word), blocks), blocks);
+      return_blocks_locked(heap, taken[i].span,
+                           open_parcels(taken[i].span, remote_first(taken[i].word), blocks),
+                           blocks);
     }
     count = 0;
   };

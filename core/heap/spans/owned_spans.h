@@ -1,6 +1,8 @@
-// Owned spans: moves the spans of a thread heap between its lists as their blocks are allocated and freed.
+// Owned spans: moves the spans of a thread heap between its lists as their blocks are allocated and
+// freed.
 //
-// Callers: the owner, and threads that act for it. Threads: under the heap's slow_lock, except where noted.
+// Callers: the owner, and threads that act for it. Threads: under the heap's slow_lock, except
+// where noted.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +15,32 @@
 
 namespace seemalloc::heap {
 
-// Puts a span that this heap has just got on the available or the full list, depending on whether it has free blocks.
+// Puts a span that this heap has just got on the available or the full list, depending on whether
+// it has free blocks.
 void file_owned_locked(ThreadHeap& heap, Span* span);
 // Returns `count` freed blocks to a span of this heap.
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count);
 // Takes over all blocks that other threads have freed to this heap.
 void drain_pending_locked(ThreadHeap& heap);
-// The heap's thread is gone: releases its spans, to the central lists, or to the page heap if they are empty. A span
-// with a remote free under way stays.
+// The heap's thread is gone: releases its spans, to the central lists, or to the page heap if they
+// are empty. A span with a remote free under way stays.
 void release_spans_locked(ThreadHeap& heap);
-// A remote free has found that the owner's thread is gone: releases the spans that it left behind. Requires: no lock
-// held.
+// A remote free has found that the owner's thread is gone: releases the spans that it left behind.
+// Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
 // The countdown of this heap's span has reached zero. Returns true if pages were released.
 bool span_countdown_locked(ThreadHeap& heap, Span* span);
 
-// Number of frees after which a full span becomes available: the next refill then gets many blocks instead of one.
-inline uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
+// Number of frees after which a full span becomes available: the next refill then gets many blocks
+// instead of one.
+inline uint32_t full_threshold(const Span* span) {
+  return span->capacity < 32 ? 1 : span->capacity / 8;
+}
 
 // The span has no free blocks: puts it on the full list.
 inline void file_full(ClassState& cs, Span* span) {
-  DCHECK(span->kind == pages::SpanKind::kSmall && span->remote.load(std::memory_order_relaxed) != kUnowned);
+  DCHECK(span->kind == pages::SpanKind::kSmall &&
+         span->remote.load(std::memory_order_relaxed) != kUnowned);
   DCHECK(span->carved == span->capacity && span->holes == 0);
   uint32_t live = span->live();
   uint32_t threshold = full_threshold(span);

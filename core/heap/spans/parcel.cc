@@ -10,7 +10,7 @@ namespace {
 
 // The content of the block that holds a batch. Slots count 8-byte words of the span, from 1 on.
 struct Parcel {
-  uint16_t next;  // 0: none
+  uint16_t next;   // 0: none
   uint16_t count;  // of `others`
   uint16_t others[kMaxParcelBlocks - 1];
 };
@@ -22,7 +22,8 @@ const Parcel* parcel_in(const Block* block) { return reinterpret_cast<const Parc
 
 uint16_t place_of(const Span* span, const Block* block) {
   DCHECK(span->contains(block) && span->is_block_start(block));
-  return static_cast<uint16_t>((reinterpret_cast<uintptr_t>(block) - span->start) / sizeof(Block) + 1);
+  return static_cast<uint16_t>((reinterpret_cast<uintptr_t>(block) - span->start) / sizeof(Block) +
+                               1);
 }
 
 // Returns null if no block starts at this slot.

@@ -15,7 +15,8 @@ namespace {
 
 // A span of the class over memory of its own.
 struct Fixture {
-  explicit Fixture(size_t block_bytes, size_t pages = kMaxSpanPages) : memory(pages * kPageBytes / sizeof(uint64_t)) {
+  explicit Fixture(size_t block_bytes, size_t pages = kMaxSpanPages)
+      : memory(pages * kPageBytes / sizeof(uint64_t)) {
     span.start = reinterpret_cast<uintptr_t>(memory.data());
     span.bytes = pages * kPageBytes;
     span.set_block_bytes(static_cast<uint32_t>(block_bytes));
@@ -49,7 +50,9 @@ TEST(Parcel, WhatIsWrittenIsReadBack) {
       Block* last = write_parcels(&f.span, blocks.data(), count);
       set_next_parcel(&f.span, last, nullptr);
       std::vector<Block*> read = blocks_of(open_parcels(&f.span, blocks[0], count));
-      EXPECT_EQ(std::set<Block*>(read.begin(), read.end()), std::set<Block*>(blocks.begin(), blocks.end())) << c.bytes;
+      EXPECT_EQ(std::set<Block*>(read.begin(), read.end()),
+                std::set<Block*>(blocks.begin(), blocks.end()))
+          << c.bytes;
       EXPECT_EQ(read.size(), count);
     }
   }
@@ -61,7 +64,8 @@ TEST(Parcel, ChainsOfSeveralThreadsAreOneList) {
   set_next_parcel(&f.span, write_parcels(&f.span, blocks.data(), 60), nullptr);
   set_next_parcel(&f.span, write_parcels(&f.span, blocks.data() + 60, 40), blocks[0]);
   std::vector<Block*> read = blocks_of(open_parcels(&f.span, blocks[60], 100));
-  EXPECT_EQ(std::set<Block*>(read.begin(), read.end()), std::set<Block*>(blocks.begin(), blocks.end()));
+  EXPECT_EQ(std::set<Block*>(read.begin(), read.end()),
+            std::set<Block*>(blocks.begin(), blocks.end()));
 }
 
 TEST(Parcel, TouchesOneLineOfOneBlock) {
@@ -69,7 +73,8 @@ TEST(Parcel, TouchesOneLineOfOneBlock) {
   std::vector<Block*> blocks = f.some(kMaxParcelBlocks);
   std::fill(f.memory.begin(), f.memory.end(), 0x5555555555555555u);
   set_next_parcel(&f.span, write_parcels(&f.span, blocks.data(), kMaxParcelBlocks), nullptr);
-  size_t touched = std::count_if(f.memory.begin(), f.memory.end(), [](uint64_t word) { return word != 0x5555555555555555u; });
+  size_t touched = std::count_if(f.memory.begin(), f.memory.end(),
+                                 [](uint64_t word) { return word != 0x5555555555555555u; });
   EXPECT_LE(touched, kCacheLineBytes / sizeof(uint64_t));
 }
 

@@ -18,8 +18,8 @@ using pages::SpanState;
 
 namespace {
 
-// A sleeper's pending spans are scanned once this many wait and at least kLeastComplete of them can be released, which
-// pays for the scan.
+// A sleeper's pending spans are scanned once this many wait and at least kLeastComplete of them can
+// be released, which pays for the scan.
 constexpr uint32_t kPendingBeforeReclaim = 32;
 constexpr uint32_t kLeastComplete = 8;
 
@@ -53,7 +53,8 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
     }
     span = next;
   }
-  owner.reclaim_at.store(stayed / 4 < kLeastComplete ? kLeastComplete : stayed / 4, std::memory_order_relaxed);
+  owner.reclaim_at.store(stayed / 4 < kLeastComplete ? kLeastComplete : stayed / 4,
+                         std::memory_order_relaxed);
   owner.slow_lock.unlock();
 }
 
@@ -66,7 +67,8 @@ void one_more_complete(ThreadHeap& owner) {
   }
 }
 
-// Rule 5: no heap owns the blocks' span, so it becomes this heap's, and its further frees here are local ones.
+// Rule 5: no heap owns the blocks' span, so it becomes this heap's, and its further frees here are
+// local ones.
 bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
@@ -87,7 +89,8 @@ bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t c
 
 bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   Block* first = blocks[0];
-  DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) && span->is_block_start(first));
+  DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) &&
+         span->is_block_start(first));
   Block* last = nullptr;  // the block that holds the last batch
   auto free_without_owner = [&] {
     last = nullptr;  // links the blocks as a list instead
@@ -107,9 +110,9 @@ bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
   if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNobody) {
-    // The span has been released meanwhile; with 0 its record's page has been purged too (span_pool.h). If the word was
-    // 0, no remote free was waiting that could have released the span: it was released before, so these blocks are
-    // freed twice.
+    // The span has been released meanwhile; with 0 its record's page has been purged too
+    // (span_pool.h). If the word was 0, no remote free was waiting that could have released the
+    // span: it was released before, so these blocks are freed twice.
     if (word == 0) fatal("double free", first);
     return false;
   }
@@ -131,7 +134,8 @@ uint64_t publish_list(Block* first) {
     Block* blocks[kMaxForeignBlocks];
     uint32_t count = 0;
     for (; first != nullptr && count < kMaxForeignBlocks; first = first->next) {
-      if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
+      if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall)
+        fatal("corrupted free list", first);
       blocks[count++] = first;
     }
     blocks_in_all += count;
@@ -144,7 +148,8 @@ uint64_t publish_list(Block* first) {
 
 void reclaim_for_sleepers() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    if (heap != thread_cache.heap && heap->pending_count.load(std::memory_order_relaxed) != 0) reclaim_for_sleeper(*heap);
+    if (heap != thread_cache.heap && heap->pending_count.load(std::memory_order_relaxed) != 0)
+      reclaim_for_sleeper(*heap);
   }
 }
 
@@ -159,7 +164,8 @@ bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
         blocks[others++] = blocks[i];
         continue;
       }
-      if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(blocks[i])) fatal("corrupted free list", blocks[i]);
+      if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(blocks[i]))
+        fatal("corrupted free list", blocks[i]);
       same[same_count++] = blocks[i];
     }
     DCHECK(same_count != 0 && same_count + others == count);
@@ -172,7 +178,8 @@ bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
 void publish_central_lists(bool all) {
   for (unsigned c = 0; c < kClassCount; c++) {
     Block* blocks[kMaxForeignBlocks];
-    while (uint32_t count = central_take_unneeded(c, all, blocks)) publish_blocks(nullptr, blocks, count);
+    while (uint32_t count = central_take_unneeded(c, all, blocks))
+      publish_blocks(nullptr, blocks, count);
   }
 }
 
@@ -180,7 +187,8 @@ namespace {
 // The thread free list and the stash hold blocks of other spans.
 void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
+  // null: lost with its thread, or by a fork.
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
   Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
   Block* stash = cs.stash;
   // Other threads may be counting the list.
@@ -201,7 +209,8 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     count_remote_frees(&heap, cs.foreign_count);
     cs.foreign = nullptr;
     cs.foreign_count = 0;
-    publish_list(foreign);  // not by count: at a fork the thread may have been about to write the count
+    // Not by count: at a fork the thread may have been about to write the count.
+    publish_list(foreign);
     if (cs.mixed) publish_mixed_lists(heap, c);
   }
   heap.foreign_bytes = 0;

@@ -1,7 +1,9 @@
-// The lock-free steps of the protocol in remote.h, as templates over the types of spans and heaps, whose words may be
-// those of another machine (core/os/kernel/real_machine.h). So remote_model_test.cc runs this code in every interleaving.
+// The lock-free steps of the protocol in remote.h, as templates over the types of spans and heaps,
+// whose words may be those of another machine (core/os/kernel/real_machine.h). So
+// remote_model_test.cc runs this code in every interleaving.
 //
-// Callers: publish.cc (the freeing threads), owned_spans.cc and hand_over.cc (the owner), central.cc.
+// Callers: publish.cc (the freeing threads), owned_spans.cc and hand_over.cc (the owner),
+// central.cc.
 #pragma once
 
 #include <atomic>
@@ -16,8 +18,9 @@ struct Published {
   uint64_t before, after;  // Span::remote; before == kUnowned: freed without an owner
 };
 
-// Rules 1 and 5: makes the chain of the span longer. lengthen(word) writes the blocks in front of the chain and returns
-// the new word. free_unowned() frees them to a span without an owner, or returns false if it has got one meanwhile.
+// Rules 1 and 5: makes the chain of the span longer. lengthen(word) writes the blocks in front of
+// the chain and returns the new word. free_unowned() frees them to a span without an owner, or
+// returns false if it has got one meanwhile.
 template <typename S, typename FreeUnowned, typename Lengthen>
 inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen lengthen) {
   uint64_t word = span->remote.load(std::memory_order_relaxed);
@@ -28,7 +31,9 @@ inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen leng
       continue;
     }
     uint64_t longer = lengthen(word);
-    if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) return {word, longer};
+    if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed))
+      return {word, longer};
   }
 }
 
@@ -38,7 +43,8 @@ inline void push_pending(Heap& owner, S* span) {
   S* top = owner.pending.load(std::memory_order_relaxed);
   do {
     span->pending_next = top;
-  } while (!owner.pending.compare_exchange_weak(top, span, std::memory_order_seq_cst, std::memory_order_relaxed));
+  } while (!owner.pending.compare_exchange_weak(top, span, std::memory_order_seq_cst,
+                                                std::memory_order_relaxed));
   owner.pending_count.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -50,7 +56,8 @@ inline auto take_pending(Heap& heap) {
   heap.complete_count.store(0, std::memory_order_relaxed);
   return span;
 }
-// Takes the chain of a pending span. Read pending_next before: another thread may push the span again at once.
+// Takes the chain of a pending span. Read pending_next before: another thread may push the span
+// again at once.
 template <typename S>
 inline uint64_t take_chain(S* span) {
   return span->remote.exchange(0, std::memory_order_acq_rel);
@@ -82,7 +89,9 @@ inline bool is_zombie(const Heap& owner) {
 template <typename S>
 inline bool leave_owner(S* span) {
   uint64_t nothing = 0;
-  if (!span->remote.compare_exchange_strong(nothing, kUnowned, std::memory_order_acq_rel, std::memory_order_relaxed)) return false;
+  if (!span->remote.compare_exchange_strong(nothing, kUnowned, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed))
+    return false;
   span->disown();
   return true;
 }

@@ -18,21 +18,22 @@ using pages::SpanState;
 
 namespace {
 
-// A free table for the sample ids of the blocks of a span (table_bytes). All sampled spans of a class have the same
-// size, so the table fits the next span exactly.
+// A free table for the sample ids of the blocks of a span (table_bytes). All sampled spans of a
+// class have the same size, so the table fits the next span exactly.
 struct IdTable {
   IdTable* next;
 };
 
 struct alignas(kCacheLineBytes) SampledClass {
-  OwnerLock lock;  // OwnerLock: if all allocations of one thread are samples, an atomic exchange at each unlock would
-                   // be noticeable
+  // OwnerLock: if all allocations of one thread are samples, an atomic exchange at each unlock
+  // would be noticeable.
+  OwnerLock lock;
   SpanList available;
   SpanList full;
   IdTable* free_tables;
 };
-// Live blocks by the class that they were allocated as. In each part, all blocks of a class are in spans of one
-// SampledClass, under its lock.
+// Live blocks by the class that they were allocated as. In each part, all blocks of a class are in
+// spans of one SampledClass, under its lock.
 constinit uint32_t live_blocks[kSampledParts][kClassCount];
 
 // Counts a block that is being allocated (`blocks` = 1) or freed (-1).
@@ -40,24 +41,28 @@ SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class,
   uint32_t& live = live_blocks[span->sampled_part][size_class];
   DCHECK(blocks > 0 || (live != 0 && span->sampled_bytes() >= kClasses[size_class].bytes));
   __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
-  span->set_sampled_bytes(span->sampled_bytes() + static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
+  span->set_sampled_bytes(span->sampled_bytes() +
+                          static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
 }
 
 constinit SampledClass sampled[kSampledParts][kClassCount] = {};
-// Grows under the first lock, sampled[0][0].lock. fork holds that lock, so it need not take the locks of parts that are
-// not in use.
+// Grows under the first lock, sampled[0][0].lock. fork holds that lock, so it need not take the
+// locks of parts that are not in use.
 constinit std::atomic<unsigned> parts_in_use{1};
 
-// Returns the part to use. Returns part 0 in the thread that forks: other fork handlers may allocate there, while locks
-// have no effect.
+// Returns the part to use. Returns part 0 in the thread that forks: other fork handlers may
+// allocate there, while locks have no effect.
 SEEMALLOC_COLD unsigned use_part(unsigned part) {
   if (fork_holds_every_lock) return 0;
   LockGuard guard(sampled[0][0].lock);
-  if (part >= parts_in_use.load(std::memory_order_relaxed)) parts_in_use.store(part + 1, std::memory_order_release);
+  if (part >= parts_in_use.load(std::memory_order_relaxed))
+    parts_in_use.store(part + 1, std::memory_order_release);
   return part;
 }
 
-SampledClass& class_of_span(const Span* span) { return sampled[span->sampled_part][span->size_class]; }
+SampledClass& class_of_span(const Span* span) {
+  return sampled[span->sampled_part][span->size_class];
+}
 
 template <typename F>
 void for_each_class(F f) {
@@ -75,10 +80,12 @@ size_t table_bytes(const Span* span) {
   return round_up(bytes < sizeof(IdTable) ? sizeof(IdTable) : bytes, 8);
 }
 HomeId* block_homes(const Span* span) { return span->sample_ids + span->capacity; }
-uint8_t* block_classes(const Span* span) { return reinterpret_cast<uint8_t*>(block_homes(span) + span->capacity); }
+uint8_t* block_classes(const Span* span) {
+  return reinterpret_cast<uint8_t*>(block_homes(span) + span->capacity);
+}
 
-// Two sizes per doubling (16, 32, 48, 64, 96, 128, 192 …). Samples are few and of many classes, and a span for each
-// class would cost a small program more than all of its samples.
+// Two sizes per doubling (16, 32, 48, 64, 96, 128, 192 …). Samples are few and of many classes, and
+// a span for each class would cost a small program more than all of its samples.
 constexpr size_t shared_block_bytes(size_t bytes) {
   size_t doubled = 16;
   while (doubled < bytes) doubled *= 2;
@@ -120,7 +127,8 @@ Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
       return nullptr;
     }
   }
-  DCHECK(span->kind == SpanKind::kSampled && reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
+  DCHECK(span->kind == SpanKind::kSampled &&
+         reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
   span->sampled_part = static_cast<uint8_t>(part);
   span->sample_ids = reinterpret_cast<uint32_t*>(table);
   for (uint32_t i = 0; i < span->capacity; i++) span->sample_ids[i] = kNotLive;
@@ -139,7 +147,8 @@ uint32_t index_of(const Span* span, const void* block) {
   return static_cast<uint32_t>(static_cast<Wide>(offset) * span->reciprocal >> 64);
 }
 
-void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, HomeId home, uint32_t** id) {
+void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, HomeId home,
+                           uint32_t** id) {
   DCHECK(list.lock.is_held());
   DCHECK(span->state == SpanState::kAvailable && span->live() < span->capacity);
   DCHECK(kClasses[size_class].bytes <= span->block_bytes);
@@ -171,7 +180,8 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id) {
   DCHECK(part < kSampledParts && size_class < kClassCount);
   unsigned shared = kSharedClass[size_class];
-  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed))) part = use_part(part);
+  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed)))
+    part = use_part(part);
   SampledClass& list = sampled[part][shared];
   void* block = nullptr;
   {
@@ -254,8 +264,10 @@ void visit(const Span* span, void (*f)(void* context, const SampledBlock& block)
   }
 }
 
-// Rotates the list: visits the span in front and moves it to the back, until it has visited as many as the list had.
-void visit_list(SampledClass& owner, SpanList& list, void (*f)(void* context, const SampledBlock& block), void* context) {
+// Rotates the list: visits the span in front and moves it to the back, until it has visited as many
+// as the list had.
+void visit_list(SampledClass& owner, SpanList& list,
+                void (*f)(void* context, const SampledBlock& block), void* context) {
   uint32_t count = 0;
   for (uint32_t seen = 0;; seen++) {
     LockGuard guard(owner.lock);
@@ -280,25 +292,29 @@ void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block),
 namespace {
 using VerifySpan = const char* (*)(const Span& span);
 
-const char* verify_sampled_span(const SampledClass& owner, const Span& span, SpanState state, VerifySpan verify_span) {
+const char* verify_sampled_span(const SampledClass& owner, const Span& span, SpanState state,
+                                VerifySpan verify_span) {
   if (span.kind != SpanKind::kSampled || &class_of_span(&span) != &owner || span.state != state) {
     return "invariant sampled.1: a sampled span is on the list of its class, part and state";
   }
   if (span.remote.load(std::memory_order_relaxed) != 0 || span.hole_blocks() != 0) {
     return "invariant sampled.1: a sampled span has neither remote blocks nor holes";
   }
-  if ((span.live() == span.capacity) != (state == SpanState::kFull)) return "invariant sampled.2: a full span is on the list of full ones";
+  if ((span.live() == span.capacity) != (state == SpanState::kFull))
+    return "invariant sampled.2: a full span is on the list of full ones";
   uint32_t live = 0, bytes = 0;
   for (uint32_t i = 0; i < span.carved; i++) {
     if (__atomic_load_n(&span.sample_ids[i], __ATOMIC_RELAXED) == kNotLive) continue;
     live++;
     bytes += kClasses[block_classes(&span)[i]].bytes;
   }
-  if (live != span.live() || bytes != span.sampled_bytes()) return "invariant sampled.3: live blocks have a handle, and are counted with their bytes";
+  if (live != span.live() || bytes != span.sampled_bytes())
+    return "invariant sampled.3: live blocks have a handle, and are counted with their bytes";
   return verify_span(span);
 }
 
-const char* verify_sampled_list(const SampledClass& owner, const SpanList& list, SpanState state, VerifySpan verify_span) {
+const char* verify_sampled_list(const SampledClass& owner, const SpanList& list, SpanState state,
+                                VerifySpan verify_span) {
   if (const char* broken = list.verify()) return broken;
   for (const Span* span = list.front(); span != nullptr; span = span->next) {
     if (const char* broken = verify_sampled_span(owner, *span, state, verify_span)) return broken;
@@ -311,8 +327,10 @@ const char* verify_sampled(VerifySpan verify_span) {
   const char* broken = nullptr;
   for_each_class([&broken, verify_span](SampledClass& each) {
     LockGuard guard(each.lock);
-    if (broken == nullptr) broken = verify_sampled_list(each, each.available, SpanState::kAvailable, verify_span);
-    if (broken == nullptr) broken = verify_sampled_list(each, each.full, SpanState::kFull, verify_span);
+    if (broken == nullptr)
+      broken = verify_sampled_list(each, each.available, SpanState::kAvailable, verify_span);
+    if (broken == nullptr)
+      broken = verify_sampled_list(each, each.full, SpanState::kFull, verify_span);
   });
   return broken;
 }

@@ -1,8 +1,8 @@
-// Sampled blocks: blocks that the sampler records are in spans of their own. free() recognises them by the span's owner
-// (none), at no cost to other blocks. Each block has two numbers beside it: its sample id, and the span that it would
-// be in (homes.h).
-// Neighbouring classes share their spans. Threads share spans too, until they sample so often that they would contend
-// for the locks.
+// Sampled blocks: blocks that the sampler records are in spans of their own. free() recognises them
+// by the span's owner (none), at no cost to other blocks. Each block has two numbers beside it: its
+// sample id, and the span that it would be in (homes.h).
+// Neighbouring classes share their spans. Threads share spans too, until they sample so often that
+// they would contend for the locks.
 //
 // Callers: core/api's sample path and slow free. Threads: any; one lock per size class and part.
 #pragma once
@@ -19,16 +19,19 @@ using pages::Span;
 
 // Threads of different parts do not contend for a lock, as long as they free their own blocks.
 inline constexpr unsigned kSampledParts = 4;
-// Allocates a block of the class; null when out of memory. *id points to its sample id, 0 at first, which the block's
-// holder may set. The block, or a failure, leaves the home that the caller has entered for it.
+// Allocates a block of the class; null when out of memory. *id points to its sample id, 0 at first,
+// which the block's holder may set. The block, or a failure, leaves the home that the caller has
+// entered for it.
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
-// The block size of the class that it was allocated as. Fatal if no block starts there. Requires: the block is live.
+// The block size of the class that it was allocated as. Fatal if no block starts there. Requires:
+// the block is live.
 size_t sampled_block_bytes(const Span* span, const void* block);
-// Number of live blocks that were allocated as this class. Exact while no other thread allocates or frees.
+// Number of live blocks that were allocated as this class. Exact while no other thread allocates or
+// frees.
 uint32_t sampled_blocks(unsigned size_class);
-// Frees the block and returns its sample id. If `block` is not a live block of the span, sets *valid to false and does
-// nothing.
+// Frees the block and returns its sample id. If `block` is not a live block of the span, sets
+// *valid to false and does nothing.
 uint32_t free_sampled(Span* span, void* block, bool* valid);
 
 struct SampledBlock {
@@ -37,8 +40,8 @@ struct SampledBlock {
   HomeId home;
   double share_bytes;  // free bytes of its span, per live block
 };
-// Calls f for each live block, under its class's lock, which is released between two spans. While other threads
-// allocate and free, blocks may be seen twice or not at all.
+// Calls f for each live block, under its class's lock, which is released between two spans. While
+// other threads allocate and free, blocks may be seen twice or not at all.
 void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block), void* context);
 
 void lock_sampled_for_fork();

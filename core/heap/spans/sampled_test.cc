@@ -1,4 +1,5 @@
-// Blocks of sampled spans, in several parts: against a model, freed by other threads, and across fork.
+// Blocks of sampled spans, in several parts: against a model, freed by other threads, and across
+// fork.
 #include "core/heap/spans/sampled.h"
 
 #include <gtest/gtest.h>
@@ -37,16 +38,23 @@ void* take(const Held& wanted) {
 }
 
 Held any(std::mt19937& random) {
-  return {static_cast<unsigned>(random() % kSampledParts), static_cast<unsigned>(random() % kClassCount), static_cast<uint32_t>(random() % 1000000 + 1)};
+  return {static_cast<unsigned>(random() % kSampledParts),
+          static_cast<unsigned>(random() % kClassCount),
+          static_cast<uint32_t>(random() % 1000000 + 1)};
 }
 
 std::map<const void*, uint32_t> all_by_visiting() {
   std::map<const void*, uint32_t> seen;
-  for_each_sampled_block([](void* to, const SampledBlock& block) { (*static_cast<decltype(seen)*>(to))[block.block] = block.id; }, &seen);
+  for_each_sampled_block(
+      [](void* to, const SampledBlock& block) {
+        (*static_cast<decltype(seen)*>(to))[block.block] = block.id;
+      },
+      &seen);
   return seen;
 }
 
-// While other threads allocate in all parts. This test must be first: no thread has used the parts before.
+// While other threads allocate in all parts. This test must be first: no thread has used the parts
+// before.
 TEST(Sampled, AChildMayAllocateInEachPart) {
   sm_free(sm_malloc(1));  // installs the fork handlers
   std::atomic<bool> done{false};

@@ -15,11 +15,13 @@ using pages::SpanKind;
 using pages::SpanState;
 
 namespace {
-// Lists are linked through the blocks, so every OS page of a carved span is written if each page has the start of a
-// block. In all heaps together, the parts of spans that are not carved yet are only a small part of the regions.
+// Lists are linked through the blocks, so every OS page of a carved span is written if each page
+// has the start of a block. In all heaps together, the parts of spans that are not carved yet are
+// only a small part of the regions.
 bool written_everywhere(const SizeClass& c) {
   constexpr size_t kLeastRegions = 32, kRegionsPerHeap = 10;
-  return c.bytes <= os::page_bytes() && pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
+  return c.bytes <= os::page_bytes() &&
+         pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
 }
 }  // namespace
 
@@ -34,7 +36,8 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   bool dense = kind == SpanKind::kSmall && page_count * 2 > most && written_everywhere(c);
   os::ForSizeClass label(size_class);
   Span* span = pages::allocate_run(shard, page_count, 1, kind, dense);
-  if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
+  if (span == nullptr && page_count > c.min_pages)
+    span = pages::allocate_run(shard, c.min_pages, 1, kind);
   if (span == nullptr) return nullptr;
   span->size_class = static_cast<uint8_t>(size_class);
   span->set_block_bytes(c.bytes);

@@ -40,7 +40,8 @@ uint32_t refill_hole(Span* span, Block** first) {
   BlockRange range = blocks_starting_in(span, page);
   DCHECK(range.end <= span->carved && range.end - range.first <= span->hole_blocks());
   CHECK(range.first < range.end);
-  for (uint32_t i = range.first; i + 1 < range.end; i++) span->block_at(i)->next = span->block_at(i + 1);
+  for (uint32_t i = range.first; i + 1 < range.end; i++)
+    span->block_at(i)->next = span->block_at(i + 1);
   span->block_at(range.end - 1)->next = nullptr;
   *first = span->block_at(range.first);
   span->remove_holes(uint32_t{1} << page, range.end - range.first);

@@ -1,4 +1,5 @@
-// Span holes: what the lists on which spans wait, and the owners of spans, need to know of holes (holes.h).
+// Span holes: what the lists on which spans wait, and the owners of spans, need to know of holes
+// (holes.h).
 // Threads: under the lock of the span's list, or its owner.
 #pragma once
 
@@ -14,7 +15,8 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
-// The clock for spans that wait. It counts half purge delays, or longer periods when purged pages are reused soon.
+// The clock for spans that wait. It counts half purge delays, or longer periods when purged pages
+// are reused soon.
 extern std::atomic<uint32_t> hole_epoch;
 
 // The span that is detached; else null. There is at most one, since one thread at a time purges.
@@ -35,7 +37,9 @@ inline bool has_waited(const Span* span, uint32_t periods) {
 }
 // Number of blocks on its list. A block that the owner is freeing may not be counted yet.
 inline uint32_t listed_blocks(const Span* span) { return span->carved - span->live_acquire(); }
-inline bool worth_another_look(const Span* span) { return listed_blocks(span) >= span->look.worth_from; }
+inline bool worth_another_look(const Span* span) {
+  return listed_blocks(span) >= span->look.worth_from;
+}
 // True if the span has enough free bytes, and more free blocks than at its last scan.
 bool may_have_holes(const Span* span);
 // Records that the span has been scanned.
@@ -46,15 +50,19 @@ void note_look(Span* span);
 struct BlockRange {
   uint32_t first, end;
 };
-// The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in Span::holes.
+// The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in
+// Span::holes.
 BlockRange blocks_starting_in(const Span* span, unsigned page);
 inline unsigned lowest_page(uint32_t pages) { return static_cast<unsigned>(__builtin_ctz(pages)); }
 // The size and the addresses of these pages.
 inline unsigned page_shift() { return static_cast<unsigned>(__builtin_ctzll(os::page_bytes())); }
-inline uintptr_t address_of_page(const Span* span, unsigned page) { return ((span->start >> page_shift()) + page) << page_shift(); }
+inline uintptr_t address_of_page(const Span* span, unsigned page) {
+  return ((span->start >> page_shift()) + page) << page_shift();
+}
 
-// Makes the blocks of one hole a null-terminated list. They no longer count as blocks in a hole, but still count as
-// live. Returns their number. Requires: the span has holes; the caller is its owner.
+// Makes the blocks of one hole a null-terminated list. They no longer count as blocks in a hole,
+// but still count as live. Returns their number. Requires: the span has holes; the caller is its
+// owner.
 uint32_t refill_hole(Span* span, Block** first);
 // Bytes of the holes that refill_hole() has made blocks of.
 uint64_t refilled_hole_bytes();

@@ -14,7 +14,8 @@ std::atomic<uint32_t> large_epoch{0};
 
 namespace {
 
-// One thread's share of the budget, of which half is for large spans. Few threads get more than a fair share.
+// One thread's share of the budget, of which half is for large spans. Few threads get more than a
+// fair share.
 constexpr size_t kMaxBytesPerThread = 4 * MiB;
 
 }  // namespace
@@ -22,7 +23,8 @@ constexpr size_t kMaxBytesPerThread = 4 * MiB;
 void share_large_budget(unsigned threads) {
   size_t share = thread_cache_budget() / (2 * (threads + 3));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
-  large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share, std::memory_order_relaxed);
+  large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share,
+                          std::memory_order_relaxed);
 }
 
 size_t LargeCache::next_filled(size_t pages) {
@@ -43,7 +45,8 @@ Span* LargeCache::take_larger(size_t page_count) {
   if (!lock_.enter()) return nullptr;
   file_last();
   size_t pages = next_filled(page_count);
-  Span* span = pages <= page_count + page_count / 8 && pages != kLists ? take_first(pages) : nullptr;
+  Span* span =
+      pages <= page_count + page_count / 8 && pages != kLists ? take_first(pages) : nullptr;
   lock_.leave();
   return span;
 }
@@ -74,7 +77,9 @@ void LargeCache::make_room(size_t bytes, size_t limit) {
 void LargeCache::drop_before(size_t pages, uint32_t epoch) {
   Span* kept = nullptr;
   Span* span = lists_[pages];
-  for (; span != nullptr && static_cast<int32_t>(epoch - span->cached_epoch) <= 0; span = span->next) kept = span;
+  for (; span != nullptr && static_cast<int32_t>(epoch - span->cached_epoch) <= 0;
+       span = span->next)
+    kept = span;
   if (kept != nullptr) {
     __atomic_store_n(&kept->next, nullptr, __ATOMIC_RELEASE);
   } else {
@@ -91,7 +96,8 @@ void LargeCache::drop_before(size_t pages, uint32_t epoch) {
 
 void LargeCache::flush_before(uint32_t epoch) {
   file_last();
-  for (size_t pages = next_filled(0); pages != kLists; pages = next_filled(pages + 1)) drop_before(pages, epoch);
+  for (size_t pages = next_filled(0); pages != kLists; pages = next_filled(pages + 1))
+    drop_before(pages, epoch);
 }
 
 void LargeCache::flush() {

@@ -1,14 +1,15 @@
-// LargeCache: large spans that a thread has just freed, for its next requests of about the same size.
+// LargeCache: large spans that a thread has just freed, for its next requests of about the same
+// size.
 //
-// Without it a program that allocates and frees buffers would take the page heap's lock and write the page map for each
-// of their pages, both ways. The span freed last is in a field of its own at a fixed address, so a program that
-// allocates and frees one buffer waits for few loads. The others are on one list per number of pages, the one freed
-// last in front, so take() needs no search. The cache is bounded by bytes. Spans that stay unused for a purge delay go
-// to the page heap.
+// Without it a program that allocates and frees buffers would take the page heap's lock and write
+// the page map for each of their pages, both ways. The span freed last is in a field of its own at
+// a fixed address, so a program that allocates and frees one buffer waits for few loads. The others
+// are on one list per number of pages, the one freed last in front, so take() needs no search. The
+// cache is bounded by bytes. Spans that stay unused for a purge delay go to the page heap.
 // Callers: core/api's slow paths and, for idle threads, tick().
-// Threads: the owner between enter and leave of `lock_`, another thread between try_close and open. A span is added or
-// removed by one store each, and moved by two, the new position first. So a forked child finds it once, or twice, which
-// reset() repairs.
+// Threads: the owner between enter and leave of `lock_`, another thread between try_close and open.
+// A span is added or removed by one store each, and moved by two, the new position first. So a
+// forked child finds it once, or twice, which reset() repairs.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,9 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
-// The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A collection compares
-// it with the bytes on lists of available spans; current spans and thread free lists are not counted.
+// The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A
+// collection compares it with the bytes on lists of available spans; current spans and thread free
+// lists are not counted.
 inline size_t thread_cache_budget() {
   size_t budget = options::get(options::Id::thread_cache);
   return budget < pages::reserve_limit() ? budget : pages::reserve_limit();
@@ -40,7 +42,8 @@ extern std::atomic<uint32_t> large_epoch SEEMALLOC_HIDDEN;
 
 class LargeCache {
  public:
-  // Called by the owner. Returns a span of `page_count` pages, with its old contents; null if there is none.
+  // Called by the owner. Returns a span of `page_count` pages, with its old contents; null if there
+  // is none.
   // Requires: 1 ≤ page_count ≤ kMaxRegionRunPages.
   SEEMALLOC_ALWAYS_INLINE Span* take(size_t page_count) {
     if (SEEMALLOC_UNLIKELY(!lock_.enter())) return nullptr;
@@ -54,7 +57,8 @@ class LargeCache {
     lock_.leave();
     return span;
   }
-  // Called when take() has returned null: returns a span that is longer by at most an eighth, or null.
+  // Called when take() has returned null: returns a span that is longer by at most an eighth, or
+  // null.
   Span* take_larger(size_t page_count);
   // Keeps a kLarge span. Returns false if there is no space for it.
   SEEMALLOC_ALWAYS_INLINE bool put(Span* span) {
@@ -76,8 +80,8 @@ class LargeCache {
   // In a forked child: the thread that was inside is gone.
   void reset();
 
-  // The owner's. The broken invariant, or null (verify.cc). 1: each list has cached spans of its size, and its bit in filled_;
-  // bytes() is the sum.
+  // The owner's. The broken invariant, or null (verify.cc). 1: each list has cached spans of its
+  // size, and its bit in filled_; bytes() is the sum.
   const char* verify();
   size_t bytes() const { return __atomic_load_n(&bytes_, __ATOMIC_RELAXED); }
 
@@ -114,11 +118,15 @@ class LargeCache {
     if (last_ != nullptr) file(last_);
     set_last(nullptr);
   }
-  SEEMALLOC_ALWAYS_INLINE void set_last(Span* span) { __atomic_store_n(&last_, span, __ATOMIC_RELEASE); }
+  SEEMALLOC_ALWAYS_INLINE void set_last(Span* span) {
+    __atomic_store_n(&last_, span, __ATOMIC_RELEASE);
+  }
   SEEMALLOC_ALWAYS_INLINE void set_list(size_t pages, Span* first) {
     __atomic_store_n(&lists_[pages], first, __ATOMIC_RELEASE);
   }
-  SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
+  SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) {
+    __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED);
+  }
   // The first list at or above `pages` that has a span; kLists if there is none.
   size_t next_filled(size_t pages);
   void make_room(size_t bytes, size_t limit);
@@ -130,12 +138,15 @@ class LargeCache {
   AsymmetricLock lock_;
   uint16_t victim_ = 0;  // the list to take spans from next when there is no space
   size_t bytes_ = 0;
-  Span* last_ = nullptr;  // the span freed last, on no list yet: most often it is the next one requested
-  uint64_t filled_[kLists / 64 + 1] = {};  // which lists may have a span: a bit stays set until the list is found empty
+  // The span freed last, on no list yet: most often it is the next one requested.
+  Span* last_ = nullptr;
+  // Which lists may have a span: a bit stays set until the list is found empty.
+  uint64_t filled_[kLists / 64 + 1] = {};
   Span* lists_[kLists] = {};  // by number of pages
 };
 
-// Sets how much each of `threads` threads may keep. Called when a thread gets its heap, and at every tick.
+// Sets how much each of `threads` threads may keep. Called when a thread gets its heap, and at
+// every tick.
 void share_large_budget(unsigned threads);
 
 }  // namespace seemalloc::heap

@@ -37,7 +37,8 @@ TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {
   }
 }
 
-// A forked child resets every heap's cache. The pages of unused ones must not become the child's own memory.
+// A forked child resets every heap's cache. The pages of unused ones must not become the child's
+// own memory.
 TEST(LargeCache, ResettingAnEmptyOneWritesNothing) {
   size_t bytes = round_up(sizeof(LargeCache), os::page_bytes());
   void* memory = os::map(bytes, os::Reason::kHuge);
@@ -78,8 +79,8 @@ TEST(LargeCache, KeepsManySizesAtOnce) {
   for (void* p : blocks) sm_free(p);
 }
 
-// A request that would accept a longer span does not find one that has been taken, whether that was first in its list
-// or freed last.
+// A request that would accept a longer span does not find one that has been taken, whether that was
+// first in its list or freed last.
 TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
   purge_all();
   void* longer[2] = {sm_malloc(176 * KiB), sm_malloc(176 * KiB)};
@@ -141,9 +142,10 @@ TEST(LargeCache, AThreadThatEndsKeepsNothing) {
   EXPECT_LE(used_bytes(), before + 64 * KiB);
 }
 
-#ifndef __SANITIZE_THREAD__  // TSan does not allow a child of a process with threads to start one: the helper
-// In the child the spans on lists and the one freed last belong to the forking thread, each of them once; those of
-// other threads are released.
+// TSan does not allow a child of a process with threads to start one: the helper.
+#ifndef __SANITIZE_THREAD__
+// In the child the spans on lists and the one freed last belong to the forking thread, each of them
+// once; those of other threads are released.
 TEST(LargeCache, AForkedChildHasThemOnce) {
   purge_all();
   void* blocks[3];
@@ -202,7 +204,8 @@ TEST(LargeCache, TimeEmptiesThem) {
   idle.join();
 }
 
-// Threads use their caches while another thread empties them all the time. Each block carries its owner's mark.
+// Threads use their caches while another thread empties them all the time. Each block carries its
+// owner's mark.
 TEST(LargeCache, EmptiedWhileInUse) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);

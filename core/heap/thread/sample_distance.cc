@@ -28,15 +28,19 @@ void redraw_sample(ThreadHeap& heap) {
 
 void relax_sample(ThreadHeap& heap) {
   uint64_t changes = sample_changes.load(std::memory_order_relaxed);
-  if (changes / kOptionChange != heap.sample_changes / kOptionChange) return;  // redraw_sample does it
+  // redraw_sample does it.
+  if (changes / kOptionChange != heap.sample_changes / kOptionChange) return;
   heap.sample_changes = changes;
   draw_sample_distance(heap, Draw::kTimePassed);
 }
 
-void invalidate_sample_distances() { sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed); }
+void invalidate_sample_distances() {
+  sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed);
+}
 
 void redraw_stretched_samples() {
-  if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) sample_changes.fetch_add(1, std::memory_order_relaxed);
+  if (sample_distances_stretched.exchange(false, std::memory_order_relaxed))
+    sample_changes.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool large_sample_due(ThreadHeap& heap, size_t bytes) {
@@ -50,7 +54,8 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 }
 
 bool has_older_lists(const ThreadHeap& heap) {
-  return heap.body->lists_since / kOptionChange != sample_changes.load(std::memory_order_relaxed) / kOptionChange;
+  return heap.body->lists_since / kOptionChange !=
+         sample_changes.load(std::memory_order_relaxed) / kOptionChange;
 }
 
 }  // namespace seemalloc::heap

@@ -21,7 +21,8 @@ void GrowthWatch::tick(size_t bytes_in_spans) {
   size_t most = most_.load(std::memory_order_relaxed);
   if (bytes_in_spans >= most) return;
   // If another thread raises it at the same time, that value stays.
-  most_.compare_exchange_strong(most, most - (most - bytes_in_spans + 1) / 2, std::memory_order_relaxed);
+  most_.compare_exchange_strong(most, most - (most - bytes_in_spans + 1) / 2,
+                                std::memory_order_relaxed);
 }
 
 bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans) {
@@ -31,7 +32,8 @@ bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans) {
   if (body.growths_seen != times) {
     bool is_start = body.growths_seen == 0;
     body.growths_seen = times;
-    body.as_asked_until = heap.handed_out_bytes + (is_start ? 1 : kIntervalsOfGrowth) * heap.sample_base;
+    body.as_asked_until =
+        heap.handed_out_bytes + (is_start ? 1 : kIntervalsOfGrowth) * heap.sample_base;
   }
   return heap.handed_out_bytes < body.as_asked_until;
 }

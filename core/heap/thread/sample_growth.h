@@ -1,10 +1,13 @@
-// Suspends the sampler's back-off while the heap grows, because most memory that stays is allocated then.
+// Suspends the sampler's back-off while the heap grows, because most memory that stays is allocated
+// then.
 //
-// The sample rate limit (option sample_limit) backs off the interval of a thread that allocates very much. Memory that
-// is allocated meanwhile and stays would get too few samples. So each slow path that takes a span compares the bytes in
-// spans with their maximum since the last tick. If there are more, each thread draws its distance again, without
-// back-off, for the next part of its allocations. Decision 0077.
-// Threads: any; no lock. Cost: one load where a span is taken; while distances are backed off, one load per shard.
+// The sample rate limit (option sample_limit) backs off the interval of a thread that allocates
+// very much. Memory that is allocated meanwhile and stays would get too few samples. So each slow
+// path that takes a span compares the bytes in spans with their maximum since the last tick. If
+// there are more, each thread draws its distance again, without back-off, for the next part of its
+// allocations. Decision 0077.
+// Threads: any; no lock. Cost: one load where a span is taken; while distances are backed off, one
+// load per shard.
 #pragma once
 
 #include <atomic>
@@ -24,7 +27,9 @@ class GrowthWatch {
   static constexpr size_t kStep_bytes = 64 * KiB;
   static constexpr size_t kShare = 64;
   // The least rise that counts as growth: a 64th, since sizes go up and down.
-  static constexpr size_t step_bytes(size_t most) { return most / kShare > kStep_bytes ? most / kShare : kStep_bytes; }
+  static constexpr size_t step_bytes(size_t most) {
+    return most / kShare > kStep_bytes ? most / kShare : kStep_bytes;
+  }
 
   // Returns true if the bytes exceed the maximum by a step.
   bool look(size_t bytes_in_spans);
@@ -41,14 +46,16 @@ class GrowthWatch {
 };
 extern constinit GrowthWatch growth_watch;
 
-// After the heap has grown a thread allocates this many intervals without back-off; after its start, one.
+// After the heap has grown a thread allocates this many intervals without back-off; after its
+// start, one.
 inline constexpr unsigned kIntervalsOfGrowth = 4;
 
-// True if the heap's next distance must be drawn without back-off, because the process's heap grows. Called before each
-// draw by the heap's thread.
+// True if the heap's next distance must be drawn without back-off, because the process's heap
+// grows. Called before each draw by the heap's thread.
 bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans);
 
-// A span has been taken: if the process's heap has grown, makes all threads draw their backed-off distances again.
+// A span has been taken: if the process's heap has grown, makes all threads draw their backed-off
+// distances again.
 void look_for_growth_slow();
 inline void look_for_growth() {
   if (sample_distances_stretched.load(std::memory_order_relaxed)) look_for_growth_slow();

@@ -1,8 +1,9 @@
-// Size classes, computed at compile time: request → class by table, class → block size, span sizes, reciprocal.
+// Size classes, computed at compile time: request → class by table, class → block size, span sizes,
+// reciprocal.
 //
-// 8 bytes, then steps of 16 bytes up to 128, 8 classes per doubling up to 2 KiB (a step of at most 12.5 %), 4 per
-// doubling up to 32 KiB. Larger requests take whole pages (large.h). Class sizes are multiples of 16 except the first,
-// which serves requests of at most 8 bytes.
+// 8 bytes, then steps of 16 bytes up to 128, 8 classes per doubling up to 2 KiB (a step of at most
+// 12.5 %), 4 per doubling up to 32 KiB. Larger requests take whole pages (large.h). Class sizes are
+// multiples of 16 except the first, which serves requests of at most 8 bytes.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@ namespace seemalloc::heap {
 
 inline constexpr size_t kSmallestTableMax = 1024;
 inline constexpr size_t kMaxSmallBytes = 32 * KiB;
-inline constexpr size_t kMaxSpanPages = 16;  // 128 KiB, for blocks of 1 KiB and more; half of that for smaller blocks
+// 128 KiB, for blocks of 1 KiB and more; half of that for smaller blocks.
+inline constexpr size_t kMaxSpanPages = 16;
 
 namespace detail {
 
@@ -32,8 +34,9 @@ inline constexpr unsigned kClassCount = detail::count_classes();
 
 struct SizeClass {
   uint32_t bytes;
-  uint16_t min_pages;   // smallest span: at least one block, and at most an eighth is tail waste
-  uint16_t max_blocks_per_extension;  // blocks that the first extension of a span carves: about 2 KiB
+  uint16_t min_pages;  // smallest span: at least one block, and at most an eighth is tail waste
+  // Blocks that the first extension of a span carves: about 2 KiB.
+  uint16_t max_blocks_per_extension;
 };
 
 namespace detail {
@@ -91,13 +94,14 @@ inline constexpr auto kSmallTable = detail::make_table<128, kMaxSmallBytes>();
 
 // The class of a request. Requires: bytes ≤ kMaxSmallBytes.
 constexpr unsigned class_of(size_t bytes) {
-  return bytes <= kSmallestTableMax ? kTinyTable[(bytes + 7) / 8] : kSmallTable[(bytes + 127) / 128];
+  return bytes <= kSmallestTableMax ? kTinyTable[(bytes + 7) / 8]
+                                    : kSmallTable[(bytes + 127) / 128];
 }
 
-// The smallest class whose blocks all have this alignment (spans start at a page boundary): the class of the request
-// rounded up to a multiple of the alignment. Each class size is a multiple of the step to its neighbours, which is a
-// power of two. If the alignment divides the step, all classes there are aligned; otherwise there is a class for each
-// multiple of the alignment.
+// The smallest class whose blocks all have this alignment (spans start at a page boundary): the
+// class of the request rounded up to a multiple of the alignment. Each class size is a multiple of
+// the step to its neighbours, which is a power of two. If the alignment divides the step, all
+// classes there are aligned; otherwise there is a class for each multiple of the alignment.
 // Requires: bytes ≤ kMaxSmallBytes, alignment a power of two ≤ kPageBytes.
 constexpr unsigned aligned_class_of(size_t bytes, size_t alignment) {
   return class_of(round_up(bytes == 0 ? 1 : bytes, alignment));

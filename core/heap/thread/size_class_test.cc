@@ -23,7 +23,8 @@ TEST(SizeClass, StepsAreBounded) {
 }
 
 TEST(SizeClass, CacheLineMultiplesArePresent) {
-  for (size_t bytes : {64, 128, 192, 256, 320, 384, 448, 512, 1024, 2048, 4096}) EXPECT_EQ(kClasses[class_of(bytes)].bytes, bytes);
+  for (size_t bytes : {64, 128, 192, 256, 320, 384, 448, 512, 1024, 2048, 4096})
+    EXPECT_EQ(kClasses[class_of(bytes)].bytes, bytes);
 }
 
 TEST(SizeClass, EveryAlignmentHasTheTightestClass) {
@@ -31,7 +32,8 @@ TEST(SizeClass, EveryAlignmentHasTheTightestClass) {
     for (size_t bytes = 0; bytes <= kMaxSmallBytes; bytes++) {
       unsigned tightest = class_of(bytes);
       while (kClasses[tightest].bytes % alignment != 0) tightest++;
-      ASSERT_EQ(aligned_class_of(bytes, alignment), tightest) << bytes << " aligned to " << alignment;
+      ASSERT_EQ(aligned_class_of(bytes, alignment), tightest)
+          << bytes << " aligned to " << alignment;
     }
   }
 }
@@ -48,10 +50,12 @@ TEST(SizeClass, SpansWasteAtMostAnEighthAtTheirEnd) {
 
 // The golden table: changing a class changes every program's memory, so it must be intended.
 TEST(SizeClass, GoldenTable) {
-  const uint32_t golden[] = {8,    16,   32,   48,   64,   80,   96,   112,  128,   144,   160,   176,   192,   208,  224,
-                             240,  256,  288,  320,  352,  384,  416,  448,  480,   512,   576,   640,   704,   768,  832,
-                             896,  960,  1024, 1152, 1280, 1408, 1536, 1664, 1792,  1920,  2048,  2560,  3072,  3584, 4096,
-                             5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768};
+  const uint32_t golden[] = {8,     16,    32,    48,    64,    80,    96,   112,  128,  144,
+                             160,   176,   192,   208,   224,   240,   256,  288,  320,  352,
+                             384,   416,   448,   480,   512,   576,   640,  704,  768,  832,
+                             896,   960,   1024,  1152,  1280,  1408,  1536, 1664, 1792, 1920,
+                             2048,  2560,  3072,  3584,  4096,  5120,  6144, 7168, 8192, 10240,
+                             12288, 14336, 16384, 20480, 24576, 28672, 32768};
   ASSERT_EQ(std::size(golden), kClassCount);
   for (unsigned c = 0; c < kClassCount; c++) EXPECT_EQ(kClasses[c].bytes, golden[c]);
 }

@@ -33,10 +33,11 @@ namespace {
 
 std::atomic<uint64_t> settled[kClassCount];
 
-// Lists that take_freed and take_available have handed out since the last refill. A counter that has wrapped below zero
-// has ended and counts as 0.
+// Lists that take_freed and take_available have handed out since the last refill. A counter that
+// has wrapped below zero has ended and counts as 0.
 SEEMALLOC_NO_TSAN uint32_t lists_since_refill(const ThreadHeap& heap, unsigned size_class) {
-  uint32_t at_first = heap.body->freed_lists_at_first[size_class], left = heap.body->freed_lists[size_class];
+  uint32_t at_first = heap.body->freed_lists_at_first[size_class],
+           left = heap.body->freed_lists[size_class];
   return left <= at_first ? at_first - left : at_first;
 }
 
@@ -59,17 +60,20 @@ void count_refill(ThreadHeap& heap, unsigned size_class, uint16_t lists) {
   constexpr uint32_t kMost = uint32_t{1} << 31;
   ClassState& cs = heap.body->classes[size_class];
   cs.refills += 1 + lists_since_refill(heap, size_class);
-  if (SEEMALLOC_UNLIKELY(cs.refills >= kMost)) settled[size_class].fetch_add(std::exchange(cs.refills, 0), std::memory_order_relaxed);
+  if (SEEMALLOC_UNLIKELY(cs.refills >= kMost))
+    settled[size_class].fetch_add(std::exchange(cs.refills, 0), std::memory_order_relaxed);
   set_freed_lists(heap, size_class, lists);
 }
 
-uint64_t settled_refills(unsigned size_class) { return settled[size_class].load(std::memory_order_relaxed); }
+uint64_t settled_refills(unsigned size_class) {
+  return settled[size_class].load(std::memory_order_relaxed);
+}
 void forget_refills_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->state.load(std::memory_order_relaxed) == HeapState::kZombie) continue;
     for (unsigned c = 0; c < kClassCount; c++) {
-      // freed_lists, the number of lists that take_freed may still hand out, is not changed: fork may have interrupted
-      // take_freed.
+      // freed_lists, the number of lists that take_freed may still hand out, is not changed: fork
+      // may have interrupted take_freed.
       heap->body->classes[c].refills = 0;
       heap->body->freed_lists_at_first[c] -= static_cast<uint16_t>(lists_since_refill(*heap, c));
     }
@@ -88,7 +92,9 @@ std::atomic<uint64_t> heapless_remote_frees{0};
 }  // namespace
 
 uint64_t returned_unused_bytes() { return returned_unused.load(std::memory_order_relaxed); }
-void count_returned_unused(uint64_t bytes) { returned_unused.fetch_add(bytes, std::memory_order_relaxed); }
+void count_returned_unused(uint64_t bytes) {
+  returned_unused.fetch_add(bytes, std::memory_order_relaxed);
+}
 
 size_t cached_bytes_total() { return cached_total.load(std::memory_order_relaxed); }
 
@@ -103,7 +109,8 @@ void count_remote_frees(ThreadHeap* heap, uint32_t blocks) {
     heapless_remote_frees.fetch_add(blocks, std::memory_order_relaxed);
   } else {
     uint64_t before = heap->remote_frees.load(std::memory_order_relaxed);
-    heap->remote_frees.store(before + blocks, std::memory_order_relaxed);  // no other thread writes it
+    // No other thread writes it.
+    heap->remote_frees.store(before + blocks, std::memory_order_relaxed);
   }
 }
 
@@ -115,6 +122,8 @@ uint64_t remote_frees() {
   return sum;
 }
 
-void forget_heapless_remote_frees_in_child() { heapless_remote_frees.store(0, std::memory_order_relaxed); }
+void forget_heapless_remote_frees_in_child() {
+  heapless_remote_frees.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace seemalloc::heap

@@ -1,16 +1,19 @@
-// ThreadHeap: the spans and lists of one thread. Its thread free lists (one per class) are in thread-local memory
-// (ThreadCache).
+// ThreadHeap: the spans and lists of one thread. Its thread free lists (one per class) are in
+// thread-local memory (ThreadCache).
 //
-// malloc pops from a thread free list that no other thread pushes to. free pushes onto the local free list of the
-// block's span. So each list has a known length when it becomes the thread free list, and all rare work (refill, remote
-// frees, samples, collection) is done where a thread free list ends.
+// malloc pops from a thread free list that no other thread pushes to. free pushes onto the local
+// free list of the block's span. So each list has a known length when it becomes the thread free
+// list, and all rare work (refill, remote frees, samples, collection) is done where a thread free
+// list ends.
 //
-// Callers: the slow paths of core/api. Heaps are recycled and never unmapped: a stale pointer to a heap stays readable.
-// Threads: the owner, holding slow_lock. Another thread holds slow_lock too, and only releases spans without live
-// blocks (remote.cc), or takes a span off its list, or takes the current span of a class that is not in use, and puts
-// it back later (holes.h, current_spans.h).
-// Two paths of the owner run without the lock: the fast paths, which touch heads[] and the free_list and countdown of
-// spans that they own; and take_freed, which touches its current span only.
+// Callers: the slow paths of core/api. Heaps are recycled and never unmapped: a stale pointer to a
+// heap stays readable. Threads: the owner, holding slow_lock. Another thread holds slow_lock too,
+// and only releases spans without live blocks (remote.cc), or takes a span off its list, or takes
+// the current span of a class that is not in use, and puts it back later (holes.h,
+// current_spans.h).
+// Two paths of the owner run without the lock: the fast paths, which touch heads[] and the
+// free_list and countdown of spans that they own; and take_freed, which touches its current span
+// only.
 // `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
@@ -34,30 +37,38 @@ using pages::SpanList;
 
 enum class HeapState : uint8_t {
   kActive,  // a thread has it
-  kParked,  // abandoned: its thread has exited; its spans and lists wait for the next thread, until a tick
-  kZombie,  // its thread has exited; the thread that finishes a remote free to it releases its last spans
+  // abandoned: its thread has exited; its spans and lists wait for the next thread, until a tick.
+  kParked,
+  // Its thread has exited; the thread that finishes a remote free to it releases its last spans.
+  kZombie,
 };
 
 struct ClassState {
-  Span* current;         // the blocks of the thread free list come from this span
-  Block* foreign;        // blocks of other threads' spans, freed here: the next free list, or published (remote.h)
+  Span* current;  // the blocks of the thread free list come from this span
+  // Blocks of other threads' spans, freed here: the next free list, or published (remote.h).
+  Block* foreign;
   uint32_t foreign_count;
-  uint32_t refills;      // how often the thread free list ran out, less what is in settled_refills() and the lists that
-                         // take_freed served since the last refill
-  Block* stash;          // the rest of a list that was cut at a sample point
+  // How often the thread free list ran out, less what is in settled_refills() and the lists that
+  // take_freed served since the last refill.
+  uint32_t refills;
+  Block* stash;  // the rest of a list that was cut at a sample point
   uint32_t stash_count;
-  bool mixed;            // the thread free list and the stash do not hold blocks of `current`, but of shared spans or
-                         // foreign blocks
-  uint8_t sample_due;    // the next allocation of this class is a sample: 1 + log2 of its back-off factor; else 0
-  uint8_t borrowed;      // lists taken from shared spans so far
-  uint32_t low_water;    // fewest available spans since the last collection
-  uint32_t last_use;     // a hash of the current span's use, as the purger last saw it (current_spans.h)
-  SpanList available;    // spans with free blocks; the span that has been available longest is in front
-  SpanList full;         // spans that become available once enough of their blocks are freed
+  // The thread free list and the stash do not hold blocks of `current`, but of shared spans or
+  // foreign blocks.
+  bool mixed;
+  // The next allocation of this class is a sample: 1 + log2 of its back-off factor; else 0.
+  uint8_t sample_due;
+  uint8_t borrowed;    // lists taken from shared spans so far
+  uint32_t low_water;  // fewest available spans since the last collection
+  // A hash of the current span's use, as the purger last saw it (current_spans.h).
+  uint32_t last_use;
+  // Spans with free blocks; the span that has been available longest is in front.
+  SpanList available;
+  SpanList full;  // spans that become available once enough of their blocks are freed
 };
 
-// Takes a span off the available list and lowers low_water if the list is now shorter than ever since the last
-// collection.
+// Takes a span off the available list and lowers low_water if the list is now shorter than ever
+// since the last collection.
 inline void remove_available(ClassState& cs, Span* span) {
   DCHECK(span->state == pages::SpanState::kAvailable);
   cs.available.remove(span);
@@ -66,75 +77,92 @@ inline void remove_available(ClassState& cs, Span* span) {
 
 inline constexpr uint32_t kMaxForeignBlocks = 16;
 
-// The large part of a heap. It is all zeros while no thread has the heap, except for fields that may safely become zero
-// (`zeroing`), so its pages can be purged.
+// The large part of a heap. It is all zeros while no thread has the heap, except for fields that
+// may safely become zero (`zeroing`), so its pages can be purged.
 struct HeapBody {
-  Span* ready[kClassCount];  // for take_freed: the class's current span; null if a stash or a sample comes first, or
-                             // the purger takes the span
-  uint32_t freed_lists[kClassCount];  // lists that take_freed may still hand out before refill must do the other work
-  uint16_t freed_lists_at_first[kClassCount];  // the value of freed_lists when refill last set it
+  // For take_freed: the class's current span; null if a stash or a sample comes first, or the
+  // purger takes the span.
+  Span* ready[kClassCount];
+  // Lists that take_freed may still hand out before refill must do the other work.
+  uint32_t freed_lists[kClassCount];
+  // The value of freed_lists when refill last set it.
+  uint16_t freed_lists_at_first[kClassCount];
   ClassState classes[kClassCount];
   LargeCache large;
-  ThreadCache kept;  // between two threads: the previous thread's lists, until the next thread or a tick takes them
-  uint64_t inherited_bytes;  // bytes of the lists that came with the heap, as far as allocated_by_this_thread() has
-                             // found them
-  uint64_t lists_since;      // the value of sample_changes when the heap last had no lists
-  ZeroingPace zeroing;       // of this heap's large callocs
-  uint64_t as_asked_until;   // until handed_out_bytes reaches this, sample distances are drawn without back-off
-                             // (sample_growth.h)
-  uint32_t growths_seen;     // GrowthWatch::times() at the last draw; 0: the thread has not drawn yet
+  // Between two threads: the previous thread's lists, until the next thread or a tick takes them.
+  ThreadCache kept;
+  // Bytes of the lists that came with the heap, as far as allocated_by_this_thread() has found
+  // them.
+  uint64_t inherited_bytes;
+  uint64_t lists_since;  // the value of sample_changes when the heap last had no lists
+  ZeroingPace zeroing;   // of this heap's large callocs
+  // Until handed_out_bytes reaches this, sample distances are drawn without back-off
+  // (sample_growth.h).
+  uint64_t as_asked_until;
+  // GrowthWatch::times() at the last draw; 0: the thread has not drawn yet.
+  uint32_t growths_seen;
 };
 
 struct ThreadHeap {
   // Invariants, under slow_lock (verify.h); 4 and 5 as the owner sees them:
-  //  1. the spans on a class's lists, and its current span, are owned by this heap and have that class and state.
+  //  1. the spans on a class's lists, and its current span, are owned by this heap and have that
+  //     class and state.
   //  2. body->ready[c] is null or the current span of the class, and null while there is a stash.
   //  3. low_water is at most the number of available spans.
-  //  4. the stash has stash_count blocks, and some while a sample is due. It and the thread free list have blocks of the
-  //     current span, unless the class is mixed.
+  //  4. the stash has stash_count blocks, and some while a sample is due. It and the thread free
+  //     list have blocks of the current span, unless the class is mixed.
   //  5. foreign has foreign_count blocks; foreign_bytes is their sum over all classes.
-  // Spans that got their first remote free. Any thread pushes, the owner empties the stack. The push releases and the
-  // exchange that empties it acquires (both are seq_cst, for rule 4 of remote.h).
+  // Spans that got their first remote free. Any thread pushes, the owner empties the stack. The
+  // push releases and the exchange that empties it acquires (both are seq_cst, for rule 4 of
+  // remote.h).
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};
   std::atomic<uint32_t> pending_count{0};
-  std::atomic<uint32_t> complete_count{0};  // pending spans with all live blocks freed: an estimate
-  std::atomic<uint32_t> reclaim_at{8};      // at this complete_count other threads try to reclaim spans for this heap
-                                            // (remote.cc)
+  // Pending spans with all live blocks freed: an estimate.
+  std::atomic<uint32_t> complete_count{0};
+  // At this complete_count other threads try to reclaim spans for this heap (remote.cc).
+  std::atomic<uint32_t> reclaim_at{8};
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  std::atomic<ThreadCache*> cache{nullptr};  // its thread's cache, which no other thread may dereference
-                                             // (lost_threads.h); or &body->kept; or null
+  // Its thread's cache, which no other thread may dereference (lost_threads.h); or &body->kept; or
+  // null.
+  std::atomic<ThreadCache*> cache{nullptr};
   unsigned shard = 0;
-  uint32_t slow_entries = 0;      // slow-path entries since collection was last considered
-  std::atomic<int32_t> thread_id{0};  // of its current or last thread; written under the registry lock
-  uint64_t collected_ns = 0;      // when the last collection was done
-  size_t foreign_bytes = 0;       // bytes of foreign blocks in all classes
-  uint64_t handed_out_bytes = 0;  // bytes given to its thread, in lists and large blocks: the clock of the sampler
-  uint64_t sample_at = 0;         // the next sample point on that clock
-  uint64_t sample_base = 0;       // sample_at was drawn with the mean sample_base << sample_stretch; the drawing code
-                                  // sets all three
-  uint64_t due_interval = 0;      // the mean with which the sample that is being taken was drawn
+  uint32_t slow_entries = 0;  // slow-path entries since collection was last considered
+  // Of its current or last thread; written under the registry lock.
+  std::atomic<int32_t> thread_id{0};
+  uint64_t collected_ns = 0;  // when the last collection was done
+  size_t foreign_bytes = 0;   // bytes of foreign blocks in all classes
+  // Bytes given to its thread, in lists and large blocks: the clock of the sampler.
+  uint64_t handed_out_bytes = 0;
+  uint64_t sample_at = 0;  // the next sample point on that clock
+  // sample_at was drawn with the mean sample_base << sample_stretch; the drawing code sets all
+  // three.
+  uint64_t sample_base = 0;
+  uint64_t due_interval = 0;  // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
-  void* recorder = nullptr;       // belongs to core/api: records the samples of the thread that has the heap
-  uint64_t sample_changes = 0;    // the value of sample_changes when the distance was drawn
+  // Belongs to core/api: records the samples of the thread that has the heap.
+  void* recorder = nullptr;
+  uint64_t sample_changes = 0;  // the value of sample_changes when the distance was drawn
   uint8_t sample_stretch = 0;
-  uint32_t due_home = 0;          // home of the sample that is being taken (homes.h)
-  uint32_t parked_bytes = 0;      // bytes of its spans, while it is abandoned (kParked)
-  std::atomic<uint64_t> remote_frees{0};  // blocks that its threads have published; written by the owner
-  std::atomic<uint64_t> copies{0};        // blocks that realloc had to copy, by its threads; written by the owner
+  uint32_t due_home = 0;      // home of the sample that is being taken (homes.h)
+  uint32_t parked_bytes = 0;  // bytes of its spans, while it is abandoned (kParked)
+  // Blocks that its threads have published; written by the owner.
+  std::atomic<uint64_t> remote_frees{0};
+  // Blocks that realloc had to copy, by its threads; written by the owner.
+  std::atomic<uint64_t> copies{0};
   std::atomic<uint64_t> copied_bytes{0};
-  size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
+  size_t cached_bytes = 0;  // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
-  HeapBody* body = nullptr;       // never null, never changes
-  uint32_t detached_spans = 0;    // spans on none of its lists because their pages are being purged (holes.h). Under
-                                  // slow_lock
-  // 0 while a thread has the heap. kBodyPurged: the body's pages are purged. kBodyGoes: a thread is purging them and
-  // holds the heap. Under the registry lock.
+  HeapBody* body = nullptr;  // never null, never changes
+  // Spans on none of its lists because their pages are being purged (holes.h). Under slow_lock.
+  uint32_t detached_spans = 0;
+  // 0 while a thread has the heap. kBodyPurged: the body's pages are purged. kBodyGoes: a thread is
+  // purging them and holds the heap. Under the registry lock.
   uint8_t idle_ticks = 0;
-  // The process that thread_id belongs to; 0: the heap has no thread that could be lost (lost_threads.h). Under the
-  // registry lock.
+  // The process that thread_id belongs to; 0: the heap has no thread that could be lost
+  // (lost_threads.h). Under the registry lock.
   std::atomic<int32_t> process_id{0};
 };
 
@@ -144,7 +172,8 @@ inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyGoes = UINT8_MAX - 1;
 
 // ---- the list of heaps; registry.h changes it ----
 
-// All heaps ever made, newest first; the list never shrinks. The registry lock protects their states.
+// All heaps ever made, newest first; the list never shrinks. The registry lock protects their
+// states.
 ThreadHeap* all_heaps();
 // Number of heaps that have a thread.
 unsigned active_heaps();
@@ -155,8 +184,8 @@ void count_active_heaps(int by);
 
 // ---- counters ----
 
-// How often a thread free list of the class ran out: in heaps that no thread has any more (settled_refills), and in
-// this heap (refills_of).
+// How often a thread free list of the class ran out: in heaps that no thread has any more
+// (settled_refills), and in this heap (refills_of).
 uint64_t settled_refills(unsigned size_class);
 void forget_refills_in_child();
 uint64_t refills_of(const ThreadHeap& heap, unsigned size_class);
@@ -165,8 +194,8 @@ void settle_refills(ThreadHeap& heap, unsigned size_class);
 // refill has run. take_freed may hand out this many lists before the next one.
 void count_refill(ThreadHeap& heap, unsigned size_class, uint16_t lists);
 
-// Bytes that were handed to threads and that the program never got: left in lists when the threads ended, or samples
-// that were not taken.
+// Bytes that were handed to threads and that the program never got: left in lists when the threads
+// ended, or samples that were not taken.
 uint64_t returned_unused_bytes();
 void count_returned_unused(uint64_t bytes);
 
@@ -177,7 +206,8 @@ void set_cached_bytes(ThreadHeap& heap, size_t bytes);
 
 // Counts blocks that the calling thread publishes (publish.h). `heap` is its heap, or null.
 void count_remote_frees(ThreadHeap* heap, uint32_t blocks);
-// Number of blocks sent to their spans' owners so far. Blocks that their thread reused itself are not counted.
+// Number of blocks sent to their spans' owners so far. Blocks that their thread reused itself are
+// not counted.
 uint64_t remote_frees();
 void forget_heapless_remote_frees_in_child();
 

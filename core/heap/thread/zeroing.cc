@@ -18,20 +18,21 @@ namespace {
 constexpr size_t kLeastBytes = 64 * KiB;
 
 bool may_be_given_back(const pages::Span* span) {
-  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // OS pages may be larger than ours
+  // OS pages may be larger than ours.
+  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;
   return whole_pages && span->kind == pages::SpanKind::kLarge && span->bytes >= kLeastBytes &&
          pages::purge_mode() != options::Purge::kNever;
 }
 
-// A fault takes as long as writing some ten pages: hence a sixteenth. Often only the first and the last page are
-// resident.
+// A fault takes as long as writing some ten pages: hence a sixteenth. Often only the first and the
+// last page are resident.
 size_t few_of(size_t bytes) {
   size_t least = 2 * os::page_bytes();
   return bytes / 16 > least ? bytes / 16 : least;
 }
 
-// Not on huge pages: a purged part of one stays allocated until the kernel splits the page. A page that is not resident
-// may still have contents (swapped out), so no page may be left as it is.
+// Not on huge pages: a purged part of one stays allocated until the kernel splits the page. A page
+// that is not resident may still have contents (swapped out), so no page may be left as it is.
 bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   void* start = reinterpret_cast<void*>(span->start);
   ZeroingPace::Next next = pace.next();
@@ -47,12 +48,13 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   return false;
 }
 
-// Writing zeros would make a huge block resident of which little is. A block whose pages are mostly resident is
-// written, because its pages need no fault then.
+// Writing zeros would make a huge block resident of which little is. A block whose pages are mostly
+// resident is written, because its pages need no fault then.
 bool huge_is_given_back(const pages::Span* span) {
   if (span->kind != pages::SpanKind::kHuge || span->known_dense) return false;
   void* start = reinterpret_cast<void*>(span->start);
-  if (os::estimate_resident_bytes(start, span->bytes, os::Reason::kZero) >= span->bytes / 2) return false;
+  if (os::estimate_resident_bytes(start, span->bytes, os::Reason::kZero) >= span->bytes / 2)
+    return false;
   return os::purge(start, span->bytes, os::Reason::kZero);
 }
 
@@ -62,7 +64,8 @@ void make_zero(ThreadHeap* heap, pages::Span* span) {
   DCHECK(span->kind == pages::SpanKind::kLarge || span->kind == pages::SpanKind::kHuge);
   DCHECK(heap == nullptr || heap == thread_cache.heap);
   if (huge_is_given_back(span)) return;
-  if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span)) return;
+  if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span))
+    return;
   memset(reinterpret_cast<void*>(span->start), 0, span->bytes);
 }
 

@@ -1,5 +1,5 @@
-// ZeroingPace: decides for a heap whether the next large calloc checks the resident pages, writes zeros or purges
-// (zeroing.h). Pure arithmetic. Threads: the owner of the heap.
+// ZeroingPace: decides for a heap whether the next large calloc checks the resident pages, writes
+// zeros or purges (zeroing.h). Pure arithmetic. Threads: the owner of the heap.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,17 @@
 
 namespace seemalloc::heap {
 
-// Decides when to check the resident pages, and what to do then. The rarity of blocks with few resident pages rises
-// with each block that is found filled, and falls with each other one. All zero at first.
+// Decides when to check the resident pages, and what to do then. The rarity of blocks with few
+// resident pages rises with each block that is found filled, and falls with each other one. All
+// zero at first.
 class ZeroingPace {
  public:
-  static constexpr int kRarest = 9;  // of the filled blocks that are checked, one in 2^rarity is purged
-  static constexpr int kAllLookedAt = 5;  // up to this rarity all blocks are checked; at the highest, one in 16
-  static constexpr int kFewLooks = 2;  // while all blocks have few resident pages, one in four is checked
+  // Of the filled blocks that are checked, one in 2^rarity is purged.
+  static constexpr int kRarest = 9;
+  // Up to this rarity all blocks are checked; at the highest, one in 16.
+  static constexpr int kAllLookedAt = 5;
+  // While all blocks have few resident pages, one in four is checked.
+  static constexpr int kFewLooks = 2;
 
   // What to do with the next block: check it, or do the same as with the last ones.
   enum class Next : uint8_t { kLook, kWrite, kGiveBack };
@@ -24,7 +28,8 @@ class ZeroingPace {
     if (unseen_ == 0) return Next::kLook;
     return rarity() <= 0 ? Next::kGiveBack : Next::kWrite;
   }
-  // Called for a block that was checked; `few`: few of its pages are resident. Returns whether to purge it.
+  // Called for a block that was checked; `few`: few of its pages are resident. Returns whether to
+  // purge it.
   bool gives_back(bool few) {
     if (few) {
       if (rarity() > 0) change_--;

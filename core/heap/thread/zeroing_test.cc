@@ -1,6 +1,6 @@
 // Large callocs of used memory: always zero, and purged where hardly any page is resident.
-#include "core/heap/thread/thread_heap.h"
 #include "core/heap/thread/zeroing.h"
+#include "core/heap/thread/thread_heap.h"
 
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,8 @@ constexpr size_t kBytes = 512 * KiB;
 uint64_t calls() { return os::call_count(os::Call::kDontNeed, os::Reason::kZero).calls; }
 bool is_zero(const char* p, size_t bytes) { return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0; }
 
-// Allocates blocks of the size, one at a time; checks that the first `written` bytes are zero, then writes them.
+// Allocates blocks of the size, one at a time; checks that the first `written` bytes are zero, then
+// writes them.
 void use(int blocks, size_t written, size_t bytes = kBytes) {
   for (int i = 0; i < blocks; i++) {
     char* p = static_cast<char*>(sm_calloc(1, bytes));
@@ -177,7 +178,8 @@ TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
     use(16 * 520, 100, kSome);
     uint64_t before = calls();
     use(100, 100, kSome);
-    EXPECT_GE(calls() - before, 90u);  // all, unless the thread waits so long that the block is purged in between
+    // All, unless the thread waits so long that the block is purged in between.
+    EXPECT_GE(calls() - before, 90u);
   });
 }
 
@@ -209,7 +211,8 @@ TEST(Zeroing, BlocksThatComeFromThePageHeapAreToo) {
   SCOPED_TRACE(seed);
   in_a_thread([seed] {
     EXPECT_GT(given_back_of_many(300, 5000, 100, seed), 3000);
-    EXPECT_LT(given_back_of_many(100, 1000, 0, seed), 300) << "it has changed, and there are as many as are alive that had few pages";
+    EXPECT_LT(given_back_of_many(100, 1000, 0, seed), 300)
+        << "it has changed, and there are as many as are alive that had few pages";
   });
 }
 
@@ -260,7 +263,8 @@ TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
     uint64_t refused_before = os::call_count(os::Call::kMincore, os::Reason::kZero).refused;
     os::RefuseCalls refuse(SYS_mincore, EPERM);
     use(200, 100);
-    uint64_t refused = os::call_count(os::Call::kMincore, os::Reason::kZero).refused - refused_before;
+    uint64_t refused =
+        os::call_count(os::Call::kMincore, os::Reason::kZero).refused - refused_before;
     EXPECT_GT(refused, 0u);
     EXPECT_LE(refused, 200u / 16 + 2);
     EXPECT_LE(calls() - before, 5u);
@@ -307,7 +311,8 @@ TEST(Zeroing, AnyUse) {
   EXPECT_GT(calls(), before);
 }
 
-// Cached memory of a huge block that was hardly touched: writing zeros would make all of it resident.
+// Cached memory of a huge block that was hardly touched: writing zeros would make all of it
+// resident.
 TEST(Zeroing, HugeBlocksHardlyTouchedStaySo) {
   constexpr size_t kBytes = 256 * MiB;
   for (int round = 0; round < 5; round++) {

@@ -18,14 +18,25 @@ struct alignas(kCacheLineBytes) Cell {
 };
 constinit Cell cells[kCalls][kReasons];
 
-constexpr const char* kCallNames[] = {"mmap",         "munmap",           "mremap",             "mremap:probe",     "madvise:dontneed",
-                                      "madvise:free", "madvise:hugepage", "madvise:nohugepage", "madvise:collapse", "mincore"};
+constexpr const char* kCallNames[] = {"mmap",
+                                      "munmap",
+                                      "mremap",
+                                      "mremap:probe",
+                                      "madvise:dontneed",
+                                      "madvise:free",
+                                      "madvise:hugepage",
+                                      "madvise:nohugepage",
+                                      "madvise:collapse",
+                                      "mincore"};
 static_assert(sizeof(kCallNames) / sizeof(kCallNames[0]) == kCalls);
-constexpr const char* kReasonNames[] = {"growth", "huge",     "records", "page_map",   "decay",
-                                        "asked",  "pressure", "hole",    "huge_pages", "zero", "report"};
+constexpr const char* kReasonNames[] = {"growth",     "huge",  "records",  "page_map",
+                                        "decay",      "asked", "pressure", "hole",
+                                        "huge_pages", "zero",  "report"};
 static_assert(sizeof(kReasonNames) / sizeof(kReasonNames[0]) == kReasons);
 
-void add(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
+void add(std::atomic<uint64_t>& counter, uint64_t by) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
 
 void count(const CallRecord& record) {
   Cell& cell = cells[static_cast<unsigned>(record.call)][static_cast<unsigned>(record.reason)];
@@ -70,7 +81,8 @@ long counted_call(Call call, Reason reason, size_t bytes, const CallArguments& a
   bool refused = sys_failed(result) && call != Call::kRemapProbe;
   CallRecord record{begin, monotonic_ns() - begin, bytes, call, reason, refused, call_size_class};
   count(record);
-  if (auto hook = on_call.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(hook != nullptr)) hook(record);
+  if (auto hook = on_call.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(hook != nullptr))
+    hook(record);
   return result;
 }
 

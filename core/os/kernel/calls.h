@@ -1,8 +1,9 @@
 // System calls for memory, counted where they are made: by call and by reason, with bytes and time.
 //
-// Every function of memory.h that requests memory from the kernel, or queries it, ends in counted_call(). Counters are
-// relaxed, and each pair has its own cache line: these are slow paths. A reader may see fields of different moments.
-// During a trace, each call is also passed to `on_call`, after it has been made.
+// Every function of memory.h that requests memory from the kernel, or queries it, ends in
+// counted_call(). Counters are relaxed, and each pair has its own cache line: these are slow paths.
+// A reader may see fields of different moments. During a trace, each call is also passed to
+// `on_call`, after it has been made.
 // Threads: all functions may be called from any thread at any time, signal handlers included.
 #pragma once
 
@@ -28,8 +29,9 @@ enum class Call : uint8_t {
 
 // Why a call was made. The reason is given by the calling code, not derived from the arguments.
 enum class Reason : uint8_t {
-  kGrowth,     // address space for regions; a reserve returned
-  kHuge,       // a block above 1 MiB: mapped, grown, moved, or unmapped because it exceeded the cache's limit
+  kGrowth,  // address space for regions; a reserve returned
+  // A block above 1 MiB: mapped, grown, moved, or unmapped because it exceeded the cache's limit.
+  kHuge,
   kRecords,    // our own records: spans, heaps, samples, stacks
   kPageMap,    // the window's flat map and the page map's leaves
   kDecay,      // memory free for longer than the purge delay
@@ -50,10 +52,10 @@ const char* call_name(Call call);
 const char* reason_name(Reason reason);
 
 struct CallCount {
-  uint64_t calls;    // including refused ones
-  uint64_t bytes;    // of the calls that were not refused
+  uint64_t calls;  // including refused ones
+  uint64_t bytes;  // of the calls that were not refused
   uint64_t refused;
-  uint64_t ns;       // time in the kernel, including refused calls
+  uint64_t ns;  // time in the kernel, including refused calls
 };
 CallCount call_count(Call call, Reason reason);
 // The sum over all reasons.
@@ -70,15 +72,17 @@ struct CallRecord {
   uint8_t size_class;  // 1 + the size class for which the call was made; 0: none
 };
 
-// Set during a trace. It is called by the thread that made the call, which may hold any of our locks: it must not take
-// locks or allocate memory, and must preserve errno.
+// Set during a trace. It is called by the thread that made the call, which may hold any of our
+// locks: it must not take locks or allocate memory, and must preserve errno.
 extern std::atomic<void (*)(const CallRecord& record)> on_call;
 
 // ForSizeClass: while it exists, calls of this thread are attributed to a size class.
 extern constinit thread_local uint8_t call_size_class __attribute__((tls_model("initial-exec")));
 class ForSizeClass {
  public:
-  explicit ForSizeClass(unsigned size_class) : before_(call_size_class) { call_size_class = static_cast<uint8_t>(size_class + 1); }
+  explicit ForSizeClass(unsigned size_class) : before_(call_size_class) {
+    call_size_class = static_cast<uint8_t>(size_class + 1);
+  }
   ~ForSizeClass() { call_size_class = before_; }
   ForSizeClass(const ForSizeClass&) = delete;
   ForSizeClass& operator=(const ForSizeClass&) = delete;

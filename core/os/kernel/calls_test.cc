@@ -1,4 +1,5 @@
-// Each system call for memory is counted once, under its call and reason, with its bytes; refused ones too.
+// Each system call for memory is counted once, under its call and reason, with its bytes; refused
+// ones too.
 #include "core/os/kernel/calls.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ struct Difference {
 
   CallCount now() const {
     CallCount after = call_count(call, reason);
-    return {after.calls - before.calls, after.bytes - before.bytes, after.refused - before.refused, after.ns - before.ns};
+    return {after.calls - before.calls, after.bytes - before.bytes, after.refused - before.refused,
+            after.ns - before.ns};
   }
   void expect(uint64_t calls, uint64_t bytes, uint64_t refused) const {
     CallCount d = now();
@@ -36,9 +38,11 @@ struct Difference {
 };
 
 TEST(Calls, AreCountedOnceByCallAndReason) {
-  Difference mapped{Call::kMap, kReason}, unmapped{Call::kUnmap, kReason}, purged{Call::kDontNeed, kReason}, remapped{Call::kRemap, kReason},
-      residency{Call::kMincore, kReason}, huge{Call::kHugePage, Reason::kHugePages}, small{Call::kNoHugePage, Reason::kHugePages},
-      split{Call::kFree, Reason::kHugePages}, collapsed{Call::kCollapse, Reason::kHugePages}, other{Call::kMap, Reason::kPressure};
+  Difference mapped{Call::kMap, kReason}, unmapped{Call::kUnmap, kReason},
+      purged{Call::kDontNeed, kReason}, remapped{Call::kRemap, kReason},
+      residency{Call::kMincore, kReason}, huge{Call::kHugePage, Reason::kHugePages},
+      small{Call::kNoHugePage, Reason::kHugePages}, split{Call::kFree, Reason::kHugePages},
+      collapsed{Call::kCollapse, Reason::kHugePages}, other{Call::kMap, Reason::kPressure};
   Counters before = counters();
   void* memory = map_aligned(kBytes, page_bytes(), kReason);
   ASSERT_NE(memory, nullptr);
@@ -65,7 +69,8 @@ TEST(Calls, AreCountedOnceByCallAndReason) {
   Counters after = counters();
   EXPECT_EQ(after.map_calls - before.map_calls, 1u);
   EXPECT_EQ(after.map_bytes - before.map_bytes, kBytes);
-  EXPECT_EQ(after.unmap_bytes - before.unmap_bytes, kBytes) << "the remapped half and the unmapped half";
+  EXPECT_EQ(after.unmap_bytes - before.unmap_bytes, kBytes)
+      << "the remapped half and the unmapped half";
   EXPECT_EQ(after.purge_calls - before.purge_calls, 2u);
   EXPECT_EQ(after.huge_page_calls - before.huge_page_calls, 1u);
 }
@@ -73,8 +78,8 @@ TEST(Calls, AreCountedOnceByCallAndReason) {
 TEST(Calls, RefusedOnesAreCountedWithoutBytes) {
   void* memory = map(kBytes, kReason);
   ASSERT_NE(memory, nullptr);
-  Difference map_difference{Call::kMap, kReason}, purge_difference{Call::kDontNeed, kReason}, unmap_difference{Call::kUnmap, kReason},
-      residency{Call::kMincore, kReason};
+  Difference map_difference{Call::kMap, kReason}, purge_difference{Call::kDontNeed, kReason},
+      unmap_difference{Call::kUnmap, kReason}, residency{Call::kMincore, kReason};
   uint64_t refused = counters().refused_calls;
   {
     RefuseCalls refuse(SYS_mmap, ENOMEM, 2);
@@ -148,10 +153,12 @@ TEST(Calls, AreShownWhileSomebodyTraces) {
 
 TEST(Calls, HaveNamesThatDiffer) {
   for (unsigned i = 0; i < kCalls; i++) {
-    for (unsigned k = 0; k < i; k++) EXPECT_STRNE(call_name(static_cast<Call>(i)), call_name(static_cast<Call>(k)));
+    for (unsigned k = 0; k < i; k++)
+      EXPECT_STRNE(call_name(static_cast<Call>(i)), call_name(static_cast<Call>(k)));
   }
   for (unsigned i = 0; i < kReasons; i++) {
-    for (unsigned k = 0; k < i; k++) EXPECT_STRNE(reason_name(static_cast<Reason>(i)), reason_name(static_cast<Reason>(k)));
+    for (unsigned k = 0; k < i; k++)
+      EXPECT_STRNE(reason_name(static_cast<Reason>(i)), reason_name(static_cast<Reason>(k)));
   }
 }
 

@@ -23,13 +23,14 @@ uint64_t kernel_clock(clockid_t id) {
   return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// The last reading of a CPU time clock, and when it was taken. Reading that clock is a system call. While system calls
-// are forbidden, elapsed time is counted as CPU time.
+// The last reading of a CPU time clock, and when it was taken. Reading that clock is a system call.
+// While system calls are forbidden, elapsed time is counted as CPU time.
 struct LastCpu {
   std::atomic<uint64_t> shown{0}, at_ns{0};  // of different moments, if two threads read at once
 
   uint64_t read(clockid_t id) {
-    uint64_t now = kernel_clock(CLOCK_MONOTONIC), since = minus(now, at_ns.load(std::memory_order_relaxed));
+    uint64_t now = kernel_clock(CLOCK_MONOTONIC),
+             since = minus(now, at_ns.load(std::memory_order_relaxed));
     uint64_t used = is_limited() ? shown.load(std::memory_order_relaxed) + since : kernel_clock(id);
     shown.store(used, std::memory_order_relaxed);
     at_ns.store(now, std::memory_order_relaxed);
@@ -42,7 +43,10 @@ constinit thread_local LastCpu thread_cpu __attribute__((tls_model("initial-exec
 uint64_t clock_ns(clockid_t id) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   uint64_t shown = id != CLOCK_REALTIME ? test_clock_ns.load(std::memory_order_relaxed) : 0;
-  if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : test_cpu_ns.load(std::memory_order_relaxed);
+  if (shown != 0)
+    return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE
+               ? shown
+               : test_cpu_ns.load(std::memory_order_relaxed);
 #endif
   if (id == CLOCK_THREAD_CPUTIME_ID) return thread_cpu.read(id);
   if (id == CLOCK_PROCESS_CPUTIME_ID) return process_cpu.read(id);

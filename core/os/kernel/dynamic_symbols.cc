@@ -22,8 +22,8 @@ uint32_t system_v_hash_of(const char* name) {
   return hash;
 }
 
-// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, whose last hash has its
-// lowest bit set.
+// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, whose
+// last hash has its lowest bit set.
 struct GnuHash {
   explicit GnuHash(const uint32_t* table)
       : bucket_count(table[0]),
@@ -42,7 +42,9 @@ struct GnuHash {
     return (word & bits) == bits ? buckets[hash % bucket_count] : 0;
   }
   bool ends(uint32_t symbol) const { return (chain[symbol - first_symbol] & 1) != 0; }
-  bool has(uint32_t symbol, uint32_t hash) const { return ((chain[symbol - first_symbol] ^ hash) & ~uint32_t{1}) == 0; }
+  bool has(uint32_t symbol, uint32_t hash) const {
+    return ((chain[symbol - first_symbol] ^ hash) & ~uint32_t{1}) == 0;
+  }
 
   uint32_t bucket_count, first_symbol, filter_words, filter_shift;
   const uint64_t* filter;
@@ -55,9 +57,13 @@ struct GnuHash {
 DynamicSymbols::DynamicSymbols(const Elf64_Dyn* dynamic, uintptr_t base) : base_(base) {
   for (const Elf64_Dyn* entry = dynamic; entry->d_tag != DT_NULL; entry++) {
     switch (entry->d_tag) {
-      case DT_SYMTAB: symbols_ = reinterpret_cast<const Elf64_Sym*>(address_in(*entry, base)); break;
+      case DT_SYMTAB:
+        symbols_ = reinterpret_cast<const Elf64_Sym*>(address_in(*entry, base));
+        break;
       case DT_STRTAB: names_ = reinterpret_cast<const char*>(address_in(*entry, base)); break;
-      case DT_GNU_HASH: gnu_hash_ = reinterpret_cast<const uint32_t*>(address_in(*entry, base)); break;
+      case DT_GNU_HASH:
+        gnu_hash_ = reinterpret_cast<const uint32_t*>(address_in(*entry, base));
+        break;
       case DT_HASH: hash_ = reinterpret_cast<const uint32_t*>(address_in(*entry, base)); break;
       default: break;
     }
@@ -72,9 +78,12 @@ const Elf64_Sym* DynamicSymbols::check(uint32_t index, const char* name, bool is
   return is_kind && is_defined && text_equal(names_ + symbol.st_name, name) ? &symbol : nullptr;
 }
 
-const Elf64_Sym* DynamicSymbols::find(const char* name, const Elf64_Sym* behind, bool is_variable) const {
+const Elf64_Sym* DynamicSymbols::find(const char* name, const Elf64_Sym* behind,
+                                      bool is_variable) const {
   if (symbols_ == nullptr || names_ == nullptr) return nullptr;
-  auto is_behind = [behind](const Elf64_Sym* symbol) { return behind == nullptr || symbol > behind; };
+  auto is_behind = [behind](const Elf64_Sym* symbol) {
+    return behind == nullptr || symbol > behind;
+  };
   if (gnu_hash_ != nullptr) {
     GnuHash table(gnu_hash_);
     if (table.is_empty()) return nullptr;
@@ -92,7 +101,8 @@ const Elf64_Sym* DynamicSymbols::find(const char* name, const Elf64_Sym* behind,
   const Elf64_Sym* lowest = nullptr;  // these chains are not sorted
   for (uint32_t i = buckets[system_v_hash_of(name) % bucket_count]; i != 0; i = chain[i]) {
     const Elf64_Sym* symbol = check(i, name, is_variable);
-    if (symbol != nullptr && is_behind(symbol) && (lowest == nullptr || symbol < lowest)) lowest = symbol;
+    if (symbol != nullptr && is_behind(symbol) && (lowest == nullptr || symbol < lowest))
+      lowest = symbol;
   }
   return lowest;
 }

@@ -19,9 +19,10 @@ void (*before_abort)() = nullptr;
 namespace {
 [[noreturn]] void abort_now() {
   if (before_abort != nullptr) before_abort();
-  // Not abort(): it may flush or lock inside a libc of unknown state. Sends SIGABRT to this thread, then traps. Also in
-  // a sandbox: the process ends in any case.
-  long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
+  // Not abort(): it may flush or lock inside a libc of unknown state. Sends SIGABRT to this thread,
+  // then traps. Also in a sandbox: the process ends in any case.
+  long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0),
+       thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
   os::raw_sys(SYS_tgkill, process, thread, /*SIGABRT=*/6, 0, 0, 0);
   __builtin_trap();
 }
@@ -44,7 +45,8 @@ void fatal_text(const char* text) {
 
 void check_failed(const char* condition, const char* file, int line) {
   FixedText<512> text;
-  text << "seemalloc: internal check failed: " << condition << " at " << file << ":" << line << "\n";
+  text << "seemalloc: internal check failed: " << condition << " at " << file << ":" << line
+       << "\n";
   os::write_stderr(text.c_str(), text.size());
   abort_now();
 }

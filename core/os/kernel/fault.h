@@ -1,5 +1,5 @@
-// Test build only: makes system calls fail and lets time pass as a test requests, so that every failure path is
-// reached.
+// Test build only: makes system calls fail and lets time pass as a test requests, so that every
+// failure path is reached.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,9 @@
 
 namespace seemalloc::os {
 
-// While it exists, calls of one number fail: every `every`-th one (with every = 1: all), after `skip` successful ones.
-// Refusing mmap means refusing memory: os::map_behind, which then requests memory by mremap, is refused as well, but
-// not counted.
+// While it exists, calls of one number fail: every `every`-th one (with every = 1: all), after
+// `skip` successful ones. Refusing mmap means refusing memory: os::map_behind, which then requests
+// memory by mremap, is refused as well, but not counted.
 class RefuseCalls {
  public:
   RefuseCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {
@@ -58,8 +58,8 @@ class RefuseMappings : public RefuseCalls {
   RefuseMappings() : RefuseCalls(SYS_mmap, 12) { mappings_may_grow = true; }  // ENOMEM
 };
 
-// While it exists, the first call of one number is not made: it returns this answer instead, for example a descriptor
-// of the test.
+// While it exists, the first call of one number is not made: it returns this answer instead, for
+// example a descriptor of the test.
 class AnswerCall {
  public:
   AnswerCall(long number, long answer) {
@@ -77,12 +77,12 @@ class AnswerCall {
   static inline std::atomic<long> target, next;
 };
 
-// The time that the monotonic clocks show; 0: the kernel's time. With a test clock, the CPU time clocks show
-// test_cpu_ns, which does not advance automatically.
+// The time that the monotonic clocks show; 0: the kernel's time. With a test clock, the CPU time
+// clocks show test_cpu_ns, which does not advance automatically.
 extern std::atomic<uint64_t> test_clock_ns, test_cpu_ns;
 
-// From the first call on, the clock advances only by let_pass(), for the rest of the process, since time must not go
-// back. So a busy machine does not affect the test.
+// From the first call on, the clock advances only by let_pass(), for the rest of the process, since
+// time must not go back. So a busy machine does not affect the test.
 inline void let_pass(uint64_t ns) {
   uint64_t now = test_clock_ns.load();
   if (now == 0) now = monotonic_ns();

@@ -9,7 +9,8 @@
 namespace seemalloc::os {
 
 int open_file(const char* path, int flags, unsigned mode) {
-  return static_cast<int>(sys(SYS_openat, AT_FDCWD, as_long(path), flags | O_CLOEXEC, static_cast<long>(mode)));
+  return static_cast<int>(
+      sys(SYS_openat, AT_FDCWD, as_long(path), flags | O_CLOEXEC, static_cast<long>(mode)));
 }
 
 void close_file(int fd) { sys(SYS_close, fd); }
@@ -29,7 +30,8 @@ long read_some(int fd, void* buffer, size_t bytes) {
 long read_at(int fd, void* buffer, size_t bytes, uint64_t offset) {
   long result;
   do {
-    result = sys(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes), static_cast<long>(offset));
+    result =
+        sys(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes), static_cast<long>(offset));
   } while (result == kInterrupted);
   return result;
 }
@@ -46,7 +48,8 @@ int write_all(int fd, const void* data, size_t bytes) {
   return 0;
 }
 
-// For output that the program requested, and for the line before the process ends. Works in a sandbox too.
+// For output that the program requested, and for the line before the process ends. Works in a
+// sandbox too.
 void write_stderr(const char* text, size_t bytes) {
   while (bytes != 0) {
     long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);
@@ -61,11 +64,14 @@ int rename_file(const char* from, const char* to) {
   return static_cast<int>(sys(SYS_renameat2, AT_FDCWD, as_long(from), AT_FDCWD, as_long(to), 0));
 }
 
-int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0)); }
+int remove_file(const char* path) {
+  return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0));
+}
 
 namespace {
 bool status_of(int folder_fd, const char* path, int flags, unsigned mask, struct statx* out) {
-  return !sys_failed(sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
+  return !sys_failed(
+      sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
 }
 }  // namespace
 

@@ -18,7 +18,8 @@ constinit thread_local int known_thread __attribute__((tls_model("initial-exec")
 // For a thread that started in a sandbox: not a real thread id, but unique among living threads.
 int made_up_thread_id() {
   constexpr uintptr_t kMostThreads = 1 << 22, kBits = (1 << 30) - 1;
-  return static_cast<int>((reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
+  return static_cast<int>(
+      (reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
 }
 }  // namespace
 

@@ -6,7 +6,7 @@ namespace seemalloc::os {
 
 // Not cached: right after fork and raw clone; if the call is forbidden, the last known id.
 int process_id();
-int thread_id();                 // if the call is forbidden, a number that no other living thread has
+int thread_id();  // if the call is forbidden, a number that no other living thread has
 // In a forked child: the parent's ids are not ours.
 void forget_ids_in_child();
 // True when the process is setuid/setgid or has raised capabilities (AT_SECURE).

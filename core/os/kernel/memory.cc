@@ -15,18 +15,19 @@
 namespace seemalloc::os {
 
 #ifdef __SANITIZE_THREAD__
-// Operations of one thread on a mapping happen before another thread gets the same addresses: the kernel ensures it,
-// but ThreadSanitizer does not see our system calls and must be told.
+// Operations of one thread on a mapping happen before another thread gets the same addresses: the
+// kernel ensures it, but ThreadSanitizer does not see our system calls and must be told.
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
 static char address_space;
 static void before_unmapping() { __tsan_release(&address_space); }
 static void after_moving() { __tsan_acquire(&address_space); }
-// Stacks of ended threads are unmapped without ThreadSanitizer's knowledge. libc's mmap, which it intercepts, makes it
-// forget them.
+// Stacks of ended threads are unmapped without ThreadSanitizer's knowledge. libc's mmap, which it
+// intercepts, makes it forget them.
 static void after_mapping(long start, size_t bytes) {
   after_moving();
-  mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE,
+       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 #else
 static void before_unmapping() {}
@@ -39,7 +40,9 @@ namespace {
 // Bytes that remapping has added to the address space and removed from it.
 std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
-void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
+void count(std::atomic<uint64_t>& counter, uint64_t by) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -56,7 +59,8 @@ size_t page_bytes() {
 
 void* map(size_t bytes, Reason reason) {
   long result = counted_call(Call::kMap, reason, bytes,
-                             {SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1});
+                             {SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1});
   if (sys_failed(result)) return nullptr;
   after_mapping(result, bytes);
   return reinterpret_cast<void*>(result);
@@ -72,21 +76,24 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
   uintptr_t first = reinterpret_cast<uintptr_t>(start);
   uintptr_t aligned = round_up(first, alignment);
   uintptr_t end = first + bytes + alignment;
-  // If trimming is refused, the ends stay mapped and untouched: this costs address space but no memory.
+  // If trimming is refused, the ends stay mapped and untouched: this costs address space but no
+  // memory.
   if (aligned != first) unmap(start, aligned - first, reason);
-  if (end != aligned + bytes) unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes), reason);
+  if (end != aligned + bytes)
+    unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes), reason);
   return reinterpret_cast<void*>(aligned);
 }
 
 namespace {
 // Returns 0 or -errno.
 int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
-  // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint. Likewise in a sandbox, since its filter
-  // may check the flags.
+  // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint. Likewise in a
+  // sandbox, since its filter may check the flags.
   const long fixed_no_replace = is_limited() ? 0 : 0x100000;
-  long result = counted_call(Call::kMap, reason, bytes,
-                             {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | fixed_no_replace, -1});
+  long result =
+      counted_call(Call::kMap, reason, bytes,
+                   {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes),
+                    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed_no_replace, -1});
   if (sys_failed(result)) return static_cast<int>(result);
   after_mapping(result, bytes);
   if (static_cast<uintptr_t>(result) == start) return 0;
@@ -95,32 +102,41 @@ int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
 }
 }  // namespace
 
-bool map_at(uintptr_t start, size_t bytes, Reason reason) { return map_exactly(start, bytes, reason) == 0; }
+bool map_at(uintptr_t start, size_t bytes, Reason reason) {
+  return map_exactly(start, bytes, reason) == 0;
+}
 
 bool map_behind(uintptr_t start, size_t bytes, Reason reason) {
   int result = map_exactly(start, bytes, reason);
   if (result != -ENOMEM) return result == 0;
   size_t page = page_bytes();
-  if (remap(reinterpret_cast<void*>(start - page), page, page + bytes, nullptr, reason) == nullptr) return false;
+  if (remap(reinterpret_cast<void*>(start - page), page, page + bytes, nullptr, reason) == nullptr)
+    return false;
   after_mapping(static_cast<long>(start), bytes);
   return true;
 }
 
 bool unmap(void* start, size_t bytes, Reason reason) {
   before_unmapping();
-  return !sys_failed(counted_call(Call::kUnmap, reason, bytes, {SYS_munmap, as_long(start), static_cast<long>(bytes)}));
+  return !sys_failed(counted_call(Call::kUnmap, reason, bytes,
+                                  {SYS_munmap, as_long(start), static_cast<long>(bytes)}));
 }
 
 namespace {
 // In a sandbox, only advice that returns memory is allowed.
 bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
   if (advice != MADV_DONTNEED && advice != MADV_FREE && is_limited()) return false;
-  return !sys_failed(counted_call(call, reason, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
+  return !sys_failed(counted_call(call, reason, bytes,
+                                  {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
 }
 }  // namespace
 
-bool purge(void* start, size_t bytes, Reason reason) { return advise(Call::kDontNeed, reason, start, bytes, MADV_DONTNEED); }
-bool purge_lazily(void* start, size_t bytes, Reason reason) { return advise(Call::kFree, reason, start, bytes, MADV_FREE); }
+bool purge(void* start, size_t bytes, Reason reason) {
+  return advise(Call::kDontNeed, reason, start, bytes, MADV_DONTNEED);
+}
+bool purge_lazily(void* start, size_t bytes, Reason reason) {
+  return advise(Call::kFree, reason, start, bytes, MADV_FREE);
+}
 
 bool set_huge_pages(void* start, size_t bytes, bool on) {
   if (on) return advise(Call::kHugePage, Reason::kHugePages, start, bytes, MADV_HUGEPAGE);
@@ -131,16 +147,20 @@ int collapse_into_huge_pages(void* start, size_t bytes) {
   constexpr long kCollapse = 25;  // MADV_COLLAPSE, not in older headers
   if (is_limited()) return static_cast<int>(kLimited);
   return static_cast<int>(
-      counted_call(Call::kCollapse, Reason::kHugePages, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), kCollapse}));
+      counted_call(Call::kCollapse, Reason::kHugePages, bytes,
+                   {SYS_madvise, as_long(start), static_cast<long>(bytes), kCollapse}));
 }
 
-void split_huge_page(void* start, size_t bytes) { advise(Call::kFree, Reason::kHugePages, start, bytes, MADV_FREE); }
+void split_huge_page(void* start, size_t bytes) {
+  advise(Call::kFree, Reason::kHugePages, start, bytes, MADV_FREE);
+}
 
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reason reason) {
   before_unmapping();
-  long result = counted_call(Call::kRemap, reason, new_bytes,
-                             {SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
-                              target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target)});
+  long result = counted_call(
+      Call::kRemap, reason, new_bytes,
+      {SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
+       target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target)});
   if (sys_failed(result)) return nullptr;
   if (target != nullptr) {
     count(remap_gone_bytes, old_bytes);  // the target's bytes were counted when it was mapped
@@ -157,25 +177,30 @@ bool is_one_mapping(void* start, size_t bytes, Reason reason) {
   // Tries to grow by a page in place: the kernel first checks whether the mapping reaches that far.
   constexpr long kEndsBefore = -EFAULT;
   long result = counted_call(Call::kRemapProbe, reason, 0,
-                             {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes + page_bytes())});
+                             {SYS_mremap, as_long(start), static_cast<long>(bytes),
+                              static_cast<long>(bytes + page_bytes())});
   if (!sys_failed(result)) unmap(static_cast<char*>(start) + bytes, page_bytes(), reason);
   return result != kEndsBefore;
 }
 
-// Always moves to a greater length. From Linux 6.17 on, a move of equal lengths accepts a range of several mappings and
-// moves them one after the other; if it is refused in the middle, some have moved. When the length changes, the kernel
-// checks first, in every version, that the range is in one mapping, and moves all of it or nothing (mm/mremap.c:
-// vrm_move_only, move_vma). MREMAP_DONTUNMAP is not used: it requires equal lengths, and locked memory (mlock) stays
-// counted as locked forever.
+// Always moves to a greater length. From Linux 6.17 on, a move of equal lengths accepts a range of
+// several mappings and moves them one after the other; if it is refused in the middle, some have
+// moved. When the length changes, the kernel checks first, in every version, that the range is in
+// one mapping, and moves all of it or nothing (mm/mremap.c: vrm_move_only, move_vma).
+// MREMAP_DONTUNMAP is not used: it requires equal lengths, and locked memory (mlock) stays counted
+// as locked forever.
 Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reason reason) {
   DCHECK(new_bytes > bytes);
   before_unmapping();
-  long result = counted_call(Call::kRemap, reason, bytes,
-                             {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(new_bytes),
-                              MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target)});
+  long result =
+      counted_call(Call::kRemap, reason, bytes,
+                   {SYS_mremap, as_long(start), static_cast<long>(bytes),
+                    static_cast<long>(new_bytes), MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target)});
   if (sys_failed(result)) {
-    // Unknown to the kernel or forbidden: it has not begun. Otherwise it may have unmapped the target already.
-    return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
+    // Unknown to the kernel or forbidden: it has not begun. Otherwise it may have unmapped the
+    // target already.
+    return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused
+                                                                      : Moved::kRefusedTargetLost;
   }
   count(remap_gone_bytes, bytes);  // the target's bytes were counted when it was mapped
   after_moving();
@@ -188,7 +213,9 @@ constexpr size_t kPagesOfLook = 1024;  // pages reported by one call
 
 Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there) {
   size_t whole = round_up(bytes, page_bytes());
-  long result = counted_call(Call::kMincore, reason, whole, {SYS_mincore, as_long(start), static_cast<long>(whole), as_long(there)});
+  long result =
+      counted_call(Call::kMincore, reason, whole,
+                   {SYS_mincore, as_long(start), static_cast<long>(whole), as_long(there)});
   if (!sys_failed(result)) return Told::kYes;
   return result == -ENOMEM ? Told::kNothingThere : Told::kRefused;
 }
@@ -202,7 +229,9 @@ bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* 
   while (at < end) {
     size_t pages = (end - at + page - 1) / page;
     if (pages > sizeof(present)) pages = sizeof(present);
-    if (ask_resident_pages(reinterpret_cast<void*>(at), pages * page, reason, present) != Told::kYes) return false;
+    if (ask_resident_pages(reinterpret_cast<void*>(at), pages * page, reason, present) !=
+        Told::kYes)
+      return false;
     for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
     at += pages * page;
   }
@@ -228,9 +257,10 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   for (size_t i = 0; i < kSamples; i++) {
     if (i == kEnough && resident == 0) return 0;
     if (i == kEnough && resident == kEnough * sample) return bytes;
-    // Samples the middle of each part: memory that was written from the start on is then counted by the parts that it
-    // fills.
-    uintptr_t at = reinterpret_cast<uintptr_t>(start) + kOrder[i] * step + round_down((step - sample) / 2, page_bytes());
+    // Samples the middle of each part: memory that was written from the start on is then counted by
+    // the parts that it fills.
+    uintptr_t at = reinterpret_cast<uintptr_t>(start) + kOrder[i] * step +
+                   round_down((step - sample) / 2, page_bytes());
     resident += resident_bytes(reinterpret_cast<const void*>(at), sample, reason);
   }
   return resident / page_bytes() * (bytes / (kSamples * kPagesOfSample));
@@ -242,7 +272,8 @@ void forget_counters_in_child() {
 }
 
 Counters counters() {
-  CallCount map = call_count(Call::kMap), unmap = call_count(Call::kUnmap), purge = call_count(Call::kDontNeed);
+  CallCount map = call_count(Call::kMap), unmap = call_count(Call::kUnmap),
+            purge = call_count(Call::kDontNeed);
   Counters c{};
   c.map_calls = map.calls;
   c.map_bytes = map.bytes + remap_grown_bytes.load(std::memory_order_relaxed);

@@ -23,7 +23,8 @@ SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned cou
     bytes += pieces[i].bytes;
   }
   // By thread id: if the main thread has ended, the process id no longer refers to this memory.
-  long result = sys(SYS_process_vm_readv, thread_id(), as_long(local), count, as_long(remote), count, 0);
+  long result =
+      sys(SYS_process_vm_readv, thread_id(), as_long(local), count, as_long(remote), count, 0);
   if (result == static_cast<long>(bytes)) return true;
   constexpr long kFault = -14;
   if (!sys_failed(result) || result == kFault) return false;
@@ -33,7 +34,8 @@ SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned cou
   bool all = true;
   for (unsigned i = 0; i < count && all; i++) {
     long size = static_cast<long>(pieces[i].bytes);
-    all = sys(SYS_pread64, fd, as_long(pieces[i].to), size, static_cast<long>(pieces[i].from)) == size;
+    all = sys(SYS_pread64, fd, as_long(pieces[i].to), size, static_cast<long>(pieces[i].from)) ==
+          size;
   }
   close_file(fd);
   return all;
@@ -46,6 +48,8 @@ bool read_memory(const void* from, void* to, size_t bytes) {
   return read_pieces<1>(&piece, 1);
 }
 
-bool read_memory(const MemoryPiece* pieces, unsigned count) { return read_pieces<kMostMemoryPieces>(pieces, count); }
+bool read_memory(const MemoryPiece* pieces, unsigned count) {
+  return read_pieces<kMostMemoryPieces>(pieces, count);
+}
 
 }  // namespace seemalloc::os

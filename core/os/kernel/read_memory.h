@@ -7,7 +7,8 @@
 
 namespace seemalloc::os {
 
-// Copies `bytes` from our own address space without faulting on unmapped pages. Returns false when any byte is missing.
+// Copies `bytes` from our own address space without faulting on unmapped pages. Returns false when
+// any byte is missing.
 bool read_memory(const void* from, void* to, size_t bytes);
 // The same for several places with one system call, if the kernel allows it.
 struct MemoryPiece {

@@ -1,8 +1,9 @@
-// System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
+// System calls without the C library: no errno, no cancellation point, no lock, usable before libc
+// is relocated.
 //
-// The core makes every system call through sys(), which refuses those for which a sandbox may end the process
-// (sandbox_state.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first calls a hook that may refuse the call, so that
-// tests can reach each failure path (os/kernel/fault.h).
+// The core makes every system call through sys(), which refuses those for which a sandbox may end
+// the process (sandbox_state.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first calls a
+// hook that may refuse the call, so that tests can reach each failure path (os/kernel/fault.h).
 // Returns: the kernel's value, or -errno (see sys_failed).
 #pragma once
 
@@ -21,7 +22,9 @@ namespace seemalloc::os {
 extern std::atomic<long (*)(long number)> fault_hook;
 #endif
 
-SEEMALLOC_ALWAYS_INLINE bool sys_failed(long result) { return static_cast<unsigned long>(result) >= -4095UL; }
+SEEMALLOC_ALWAYS_INLINE bool sys_failed(long result) {
+  return static_cast<unsigned long>(result) >= -4095UL;
+}
 
 SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -42,7 +45,10 @@ SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d
   register long x3 __asm__("x3") = d;
   register long x4 __asm__("x4") = e;
   register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  __asm__ volatile("svc 0"
+                   : "+r"(x0)
+                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                   : "memory");
   return x0;
 #else
 #error "seemalloc supports x86-64 and aarch64"
@@ -62,7 +68,8 @@ SEEMALLOC_ALWAYS_INLINE long refusal(long number) {
   return !is_basic_call(number) && is_limited() ? kLimited : 0;
 }
 
-inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+                long f = 0) {
   long refused = refusal(number);
   return refused != 0 ? refused : raw_sys(number, a, b, c, d, e, f);
 }

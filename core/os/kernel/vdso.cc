@@ -30,7 +30,8 @@ int clock_by_system_call(clockid_t clock, timespec* out) {
 SEEMALLOC_COLD ClockFunction find_clock_function() {
   uintptr_t image = getauxval(AT_SYSINFO_EHDR);
   uintptr_t found = image != 0 ? find_in_vdso(image, kClockName) : 0;
-  ClockFunction function = found != 0 ? reinterpret_cast<ClockFunction>(found) : clock_by_system_call;
+  ClockFunction function =
+      found != 0 ? reinterpret_cast<ClockFunction>(found) : clock_by_system_call;
   clock_function.store(function, std::memory_order_relaxed);
   return function;
 }
@@ -40,7 +41,9 @@ SEEMALLOC_COLD ClockFunction find_clock_function() {
 // Ignores symbol versions: the kernel has always had one symbol of each name.
 uintptr_t find_in_vdso(uintptr_t image, const char* name) {
   const Elf64_Ehdr* header = reinterpret_cast<const Elf64_Ehdr*>(image);
-  if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(Elf64_Phdr)) return 0;
+  if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_phentsize != sizeof(Elf64_Phdr))
+    return 0;
   const Elf64_Phdr* segments = reinterpret_cast<const Elf64_Phdr*>(image + header->e_phoff);
   const Elf64_Phdr *loaded = nullptr, *dynamic = nullptr;
   for (unsigned i = 0; i < header->e_phnum; i++) {
@@ -49,7 +52,8 @@ uintptr_t find_in_vdso(uintptr_t image, const char* name) {
   }
   if (loaded == nullptr || dynamic == nullptr) return 0;
   uintptr_t base = image + loaded->p_offset - loaded->p_vaddr;
-  return DynamicSymbols(reinterpret_cast<const Elf64_Dyn*>(base + dynamic->p_vaddr), base).address_of(name);
+  return DynamicSymbols(reinterpret_cast<const Elf64_Dyn*>(base + dynamic->p_vaddr), base)
+      .address_of(name);
 }
 
 void read_clock(clockid_t clock, timespec* out) {

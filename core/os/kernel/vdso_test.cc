@@ -13,10 +13,13 @@
 namespace seemalloc::os {
 namespace {
 
-uint64_t ns_of(const timespec& t) { return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec); }
+uint64_t ns_of(const timespec& t) {
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
 
 TEST(Vdso, ClocksShowWhatTheKernelsShow) {
-  for (clockid_t clock : {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC_COARSE, CLOCK_THREAD_CPUTIME_ID, CLOCK_PROCESS_CPUTIME_ID}) {
+  for (clockid_t clock : {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC_COARSE,
+                          CLOCK_THREAD_CPUTIME_ID, CLOCK_PROCESS_CPUTIME_ID}) {
     timespec before{}, ours{}, after{};
     ASSERT_EQ(raw_sys(SYS_clock_gettime, clock, as_long(&before), 0, 0, 0, 0), 0);
     read_clock(clock, &ours);
@@ -58,8 +61,9 @@ struct Image {
   ElfW(Dyn) dynamic[5];
   ElfW(Sym) symbols[4];
   char names[64];
-  uint32_t hash[2 + 1 + 4];                     // header, one bucket, a chain of the four symbols
-  alignas(8) uint32_t gnu_hash[4 + 2 + 1 + 3];  // header, one word of the filter, one bucket, a chain of three symbols
+  uint32_t hash[2 + 1 + 4];  // header, one bucket, a chain of the four symbols
+  // Header, one word of the filter, one bucket, a chain of three symbols.
+  alignas(8) uint32_t gnu_hash[4 + 2 + 1 + 3];
 };
 
 class MadeVdso : public testing::Test {
@@ -82,7 +86,7 @@ class MadeVdso : public testing::Test {
     set_symbol(1, 1, STT_OBJECT, 1, 0x40);
     set_symbol(2, 8, STT_FUNC, SHN_UNDEF, 0x50);
     set_symbol(3, 18, STT_FUNC, 1, 0x60);
-    for (ElfW(Sym)& symbol : image_.symbols) symbol.st_value += symbol.st_value != 0 ? base : 0;
+    for (ElfW(Sym) & symbol : image_.symbols) symbol.st_value += symbol.st_value != 0 ? base : 0;
     uint32_t* table = image_.hash;
     table[0] = 1, table[1] = 4;
     table[2] = 3, table[3 + 3] = 2, table[3 + 2] = 1;
@@ -90,7 +94,8 @@ class MadeVdso : public testing::Test {
     table[0] = 1, table[1] = 1, table[2] = 1, table[3] = 6;
     table[4] = table[5] = ~0u;  // a filter that accepts all names
     table[6] = 1;
-    for (uint32_t i = 1; i < 4; i++) table[6 + i] = gnu_hash_of(image_.names + image_.symbols[i].st_name) & ~1u;
+    for (uint32_t i = 1; i < 4; i++)
+      table[6 + i] = gnu_hash_of(image_.names + image_.symbols[i].st_name) & ~1u;
     table[9] |= 1;
   }
   void set_symbol(int at, unsigned name, unsigned char type, uint16_t section, uintptr_t value) {
@@ -104,7 +109,9 @@ class MadeVdso : public testing::Test {
     for (; *name != 0; name++) hash = hash * 33 + static_cast<unsigned char>(*name);
     return hash;
   }
-  uintptr_t find(const char* name) { return find_in_vdso(reinterpret_cast<uintptr_t>(&image_), name); }
+  uintptr_t find(const char* name) {
+    return find_in_vdso(reinterpret_cast<uintptr_t>(&image_), name);
+  }
   uintptr_t at(uintptr_t offset) { return reinterpret_cast<uintptr_t>(&image_) + offset; }
   alignas(4096) Image image_;
 };

@@ -12,24 +12,31 @@
 namespace seemalloc::os {
 
 namespace {
-timespec timespec_of(uint64_t ns) { return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)}; }
+timespec timespec_of(uint64_t ns) {
+  return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)};
+}
 
 // The call has waited, or need not wait.
-bool has_waited(long result) { return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR; }
+bool has_waited(long result) {
+  return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR;
+}
 
 constinit std::atomic<bool> no_call_pauses{false};
 }  // namespace
 
 bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
   timespec timeout = timespec_of(timeout_ns);
-  return has_waited(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0));
+  return has_waited(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected),
+                        timeout_ns != 0 ? as_long(&timeout) : 0));
 }
 
 bool fence_all_threads() {
   constexpr long kPrivateExpedited = 1 << 3, kRegisterPrivateExpedited = 1 << 4;
   if (!sys_failed(sys(SYS_membarrier, kPrivateExpedited))) return true;
-  // Refused until the process has registered, which is free for a process of one thread and costs a grace period later.
-  return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
+  // Refused until the process has registered, which is free for a process of one thread and costs a
+  // grace period later.
+  return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) &&
+         !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
 }
 
 void pause(uint64_t ns) {
@@ -43,6 +50,8 @@ void pause(uint64_t ns) {
 
 bool can_pause() { return !no_call_pauses.load(std::memory_order_relaxed); }
 
-void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
+void futex_wake(const void* word, int count) {
+  sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count);
+}
 
 }  // namespace seemalloc::os

@@ -6,12 +6,12 @@
 
 namespace seemalloc::os {
 
-// Makes every running thread of this process execute a full memory fence (membarrier). Returns false when the kernel
-// cannot.
+// Makes every running thread of this process execute a full memory fence (membarrier). Returns
+// false when the kernel cannot.
 bool fence_all_threads();
 
-// Waits while *word == expected; returns at the latest after `timeout_ns` (0: no limit). Returns false when the kernel
-// refuses to wait.
+// Waits while *word == expected; returns at the latest after `timeout_ns` (0: no limit). Returns
+// false when the kernel refuses to wait.
 bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);
 // Sleeps for about this time, using the first of several calls that is allowed.

@@ -81,7 +81,8 @@ size_t parent(const char* directory, size_t length, size_t top) {
 }
 
 // Copies the first line of a file of the group into `buffer`; empty when there is none.
-Slice first_line(const char* directory, size_t length, const char* name, char* buffer, size_t capacity) {
+Slice first_line(const char* directory, size_t length, const char* name, char* buffer,
+                 size_t capacity) {
   Path file;
   file.append(directory, length) << "/" << name;
   if (file.truncated()) return {};
@@ -92,11 +93,13 @@ Slice first_line(const char* directory, size_t length, const char* name, char* b
   return Slice{buffer, line.length};
 }
 
-constexpr const char* kUsageNames[] = {"memory.usage_in_bytes", "memory.current"};  // versions 1 and 2
+// Versions 1 and 2.
+constexpr const char* kUsageNames[] = {"memory.usage_in_bytes", "memory.current"};
 
-using LimitNames = const char*[MemoryGroup::kLimitFiles];
+using LimitNames = const char * [MemoryGroup::kLimitFiles];
 const LimitNames& limit_names(unsigned version) {
-  static constexpr LimitNames kNames[] = {{"memory.limit_in_bytes", nullptr}, {"memory.max", "memory.high"}};
+  static constexpr LimitNames kNames[] = {{"memory.limit_in_bytes", nullptr},
+                                          {"memory.max", "memory.high"}};
   return kNames[version - 1];
 }
 
@@ -124,18 +127,23 @@ uint64_t sum_keyed(Lines&& lines, const char* key, const char* other_key) {
   return sum;
 }
 
-// Bytes of file pages according to a memory.stat. Excludes tmpfs, whose pages the kernel cannot drop.
+// Bytes of file pages according to a memory.stat. Excludes tmpfs, whose pages the kernel cannot
+// drop.
 uint64_t file_bytes(Lines&& stat, unsigned version) {
-  if (version == 1) return sum_keyed(static_cast<Lines&&>(stat), "total_inactive_file", "total_active_file");
+  if (version == 1)
+    return sum_keyed(static_cast<Lines&&>(stat), "total_inactive_file", "total_active_file");
   return sum_keyed(static_cast<Lines&&>(stat), "inactive_file", "active_file");
 }
 
 // Appends the path of a level's file; truncated when it is too long.
-void make_path(const char* directory, size_t length, const char* name, Text& path) { path.append(directory, length) << "/" << name; }
+void make_path(const char* directory, size_t length, const char* name, Text& path) {
+  path.append(directory, length) << "/" << name;
+}
 
 unsigned quota_of(unsigned version, const char* directory, size_t length) {
   char quota[64], period[64];
-  if (version == 2) return parse_cpu_max(first_line(directory, length, "cpu.max", quota, sizeof(quota)));
+  if (version == 2)
+    return parse_cpu_max(first_line(directory, length, "cpu.max", quota, sizeof(quota)));
   return cpus_of_quota(first_line(directory, length, "cpu.cfs_quota_us", quota, sizeof(quota)),
                        first_line(directory, length, "cpu.cfs_period_us", period, sizeof(period)));
 }
@@ -171,7 +179,8 @@ bool MemoryGroup::find(const char* proc_self) {
   version_ = place.version;
   directory_length_ = place.directory.size();
   for (size_t i = 0; i <= directory_length_; i++) directory_[i] = place.directory.c_str()[i];
-  for (size_t length = directory_length_; length != 0; length = parent(directory_, length, place.top)) {
+  for (size_t length = directory_length_; length != 0;
+       length = parent(directory_, length, place.top)) {
     size_t limit = limit_of(length);
     if (length == directory_length_) own_limit_ = limit;
     consider(length, limit);
@@ -187,7 +196,8 @@ bool MemoryGroup::read_level(size_t path_length, GroupUsage* usage) const {
   if (is_near(bytes, usage->limit)) {
     Path path;
     make_path(directory_, path_length, "memory.stat", path);
-    uint64_t files = file_bytes(Lines(path.c_str()), version_);  // costs more: read only near the limit
+    // Costs more: read only near the limit.
+    uint64_t files = file_bytes(Lines(path.c_str()), version_);
     bytes -= files < bytes ? files : bytes;
     if (version_ == 1) {
       read_number(directory_, path_length, "memory.failcnt", &usage->hits);
@@ -222,7 +232,8 @@ const char* MemoryGroup::file_path(const char* name, char* path) const {
 
 int MemoryGroup::open_apart(unsigned level, File file) const {
   Path path;
-  make_path(directory_, levels_[level].path_length, file == File::kUsage ? kUsageNames[version_ - 1] : "memory.stat", path);
+  make_path(directory_, levels_[level].path_length,
+            file == File::kUsage ? kUsageNames[version_ - 1] : "memory.stat", path);
   return path.truncated() ? -1 : os::open_apart(path.c_str(), O_RDONLY);
 }
 
@@ -235,7 +246,9 @@ int MemoryGroup::open_limit_apart(unsigned which) const {
 }
 
 bool MemoryGroup::same_files(const MemoryGroup& other) const {
-  if (version_ != other.version_ || count_ != other.count_ || !text_equal(directory_, other.directory_)) return false;
+  if (version_ != other.version_ || count_ != other.count_ ||
+      !text_equal(directory_, other.directory_))
+    return false;
   for (unsigned i = 0; i < count_; i++) {
     if (levels_[i].path_length != other.levels_[i].path_length) return false;
   }
@@ -304,7 +317,8 @@ unsigned cpu_quota(const char* proc_self) {
   Place place;
   if (!find_place(proc_self, "cpu", &place)) return 0;
   unsigned least = 0;
-  for (size_t length = place.directory.size(); length != 0; length = parent(place.directory.c_str(), length, place.top)) {
+  for (size_t length = place.directory.size(); length != 0;
+       length = parent(place.directory.c_str(), length, place.top)) {
     unsigned cpus = quota_of(place.version, place.directory.c_str(), length);
     if (cpus != 0 && (least == 0 || cpus < least)) least = cpus;
   }

@@ -1,11 +1,12 @@
-// The control groups (cgroups, versions 1 and 2) of this process: the memory and CPU time that they allow, and the
-// memory that they use.
+// The control groups (cgroups, versions 1 and 2) of this process: the memory and CPU time that they
+// allow, and the memory that they use.
 //
-// A MemoryGroup opens files by path for each reading and closes them immediately, so it never reads another thread's
-// descriptor. For a moment each takes a low descriptor number, which another thread of the program may expect to get.
-// The helper thread, which reads often, therefore keeps its files open at high numbers (UsageFiles) and checks each
-// descriptor before use. No allocation; about 4 KiB of stack. A cgroup that is not visible counts as none. Threads:
-// any; an object has one user at a time.
+// A MemoryGroup opens files by path for each reading and closes them immediately, so it never reads
+// another thread's descriptor. For a moment each takes a low descriptor number, which another
+// thread of the program may expect to get. The helper thread, which reads often, therefore keeps
+// its files open at high numbers (UsageFiles) and checks each descriptor before use. No allocation;
+// about 4 KiB of stack. A cgroup that is not visible counts as none. Threads: any; an object has
+// one user at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,9 @@ namespace seemalloc::os {
 struct GroupUsage {
   size_t limit = SIZE_MAX;  // memory.max or memory.high, whichever is smaller
   size_t bytes = 0;         // near the limit, without file pages, which the kernel drops first
-  uint64_t hits = 0;        // how often the limit was reached so far; read once three quarters of it are used
-  unsigned level = 0;       // index of the level
+  // How often the limit was reached so far; read once three quarters of it are used.
+  uint64_t hits = 0;
+  unsigned level = 0;  // index of the level
 };
 
 class MemoryGroup {
@@ -29,14 +31,15 @@ class MemoryGroup {
   // The smallest limits are kept: further ones are wider or irrelevant.
   static constexpr unsigned kMaxLevels = 4;
 
-  // Finds the levels that have a limit, from this process's group upwards. Returns false when there is none.
+  // Finds the levels that have a limit, from this process's group upwards. Returns false when there
+  // is none.
   bool find(const char* proc_self = "/proc/self");
   // The smallest limit found; SIZE_MAX when there is none.
   size_t limit() const { return limit_; }
   // Returns false when nothing can be read (any more).
   bool read(GroupUsage* usage) const;
-  // Writes the path of a file of the group itself, such as memory.pressure, into `path` (kMaxPath bytes). Returns null
-  // for version 1, or when the path is too long.
+  // Writes the path of a file of the group itself, such as memory.pressure, into `path` (kMaxPath
+  // bytes). Returns null for version 1, or when the path is too long.
   const char* file_path(const char* name, char* path) const;
 
   // The levels that have a limit, smallest limit first.
@@ -46,7 +49,8 @@ class MemoryGroup {
   // Opens a file of a level, to be kept open (os::open_apart).
   enum class File { kUsage, kStat };
   int open_apart(unsigned level, File file) const;
-  // The limit of the group itself when it was found: memory.max or memory.high, whichever is smaller. SIZE_MAX: none.
+  // The limit of the group itself when it was found: memory.max or memory.high, whichever is
+  // smaller. SIZE_MAX: none.
   size_t own_limit() const { return own_limit_; }
   // Opens the files that hold this limit, to be kept open; -1 when there is none (any more).
   static constexpr unsigned kLimitFiles = 2;
@@ -72,17 +76,18 @@ class MemoryGroup {
   char directory_[kMaxPath] = {};
 };
 
-// UsageFiles: keeps open the usage files of a group's levels, their memory.stat files, and the files of the group's own
-// limits.
+// UsageFiles: keeps open the usage files of a group's levels, their memory.stat files, and the
+// files of the group's own limits.
 class UsageFiles {
  public:
   // Opens the files that are not open, or whose descriptors are no longer ours.
   void keep_open(const MemoryGroup& group);
-  // Reads the level with the least room. Returns false when a level has used three quarters of its limit, so that
-  // MemoryGroup::read is needed, or when one cannot be read.
+  // Reads the level with the least room. Returns false when a level has used three quarters of its
+  // limit, so that MemoryGroup::read is needed, or when one cannot be read.
   bool read(const MemoryGroup& group, GroupUsage* usage) const;
-  // Whether the group's own limit has changed since it was found: it was set while the process ran. Changed limits of
-  // higher levels, and a move to another group, are detected only by a new find().
+  // Whether the group's own limit has changed since it was found: it was set while the process ran.
+  // Changed limits of higher levels, and a move to another group, are detected only by a new
+  // find().
   bool limit_has_changed(const MemoryGroup& group);
   void close();
 

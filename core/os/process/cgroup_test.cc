@@ -36,28 +36,42 @@ TEST(CgroupText, FindsTheGroupOfAController) {
   EXPECT_EQ(group("1:name=systemd:/init.scope", ""), "none");
   EXPECT_EQ(group("0::/with:colon", ""), "/with:colon");
   EXPECT_EQ(group("0::/../sibling", ""), "/../sibling");
-  for (const char* broken : {"", "4", "4:memory", "4:memory:", "0::"}) EXPECT_EQ(group(broken, "memory"), "none") << broken;
+  for (const char* broken : {"", "4", "4:memory", "4:memory:", "0::"})
+    EXPECT_EQ(group(broken, "memory"), "none") << broken;
 }
 
 std::string mount(const std::string& line, const char* controller) {
   FixedText<100> root, point;
-  return parse_mount(slice(line), controller, root, point) ? std::string(root.c_str()) + " " + point.c_str() : "none";
+  return parse_mount(slice(line), controller, root, point)
+             ? std::string(root.c_str()) + " " + point.c_str()
+             : "none";
 }
 
 TEST(CgroupText, FindsTheMountOfAHierarchy) {
-  EXPECT_EQ(mount("35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory", "memory"), "/ /sys/fs/cgroup/memory");
-  EXPECT_EQ(mount("35 31 0:32 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro,nosuid shared:9 master:2 - cgroup cgroup rw,cpu,cpuacct", "cpu"),
-            "/docker/abc /sys/fs/cgroup/cpu,cpuacct");
-  EXPECT_EQ(mount("30 23 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate", ""),
-            "/ /sys/fs/cgroup");
+  EXPECT_EQ(
+      mount("35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory", "memory"),
+      "/ /sys/fs/cgroup/memory");
+  EXPECT_EQ(
+      mount(
+          "35 31 0:32 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro,nosuid shared:9 master:2 - cgroup cgroup rw,cpu,cpuacct",
+          "cpu"),
+      "/docker/abc /sys/fs/cgroup/cpu,cpuacct");
+  EXPECT_EQ(
+      mount(
+          "30 23 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate",
+          ""),
+      "/ /sys/fs/cgroup");
   EXPECT_EQ(mount("30 23 0:26 /a\\040b /c\\134d rw - cgroup2 cgroup2 rw", ""), "/a b /c\\d");
   EXPECT_EQ(mount("30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", "memory"), "none");
-  EXPECT_EQ(mount("35 31 0:32 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset", "cpu"), "none");
+  EXPECT_EQ(mount("35 31 0:32 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset", "cpu"),
+            "none");
   EXPECT_EQ(mount("31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755", ""), "none");
-  for (const char* broken : {"", "35", "35 31 0:32 /", "35 31 0:32 / /p rw", "35 31 0:32 / /p rw - cgroup"}) {
+  for (const char* broken :
+       {"", "35", "35 31 0:32 /", "35 31 0:32 / /p rw", "35 31 0:32 / /p rw - cgroup"}) {
     EXPECT_EQ(mount(broken, "memory"), "none") << broken;
   }
-  EXPECT_EQ(mount("1 2 0:1 / /" + std::string(200, 'x') + " rw - cgroup2 c rw", ""), "none") << "too long for the buffer";
+  EXPECT_EQ(mount("1 2 0:1 / /" + std::string(200, 'x') + " rw - cgroup2 c rw", ""), "none")
+      << "too long for the buffer";
 }
 
 std::string directory(const std::string& root, const std::string& point, const std::string& path) {
@@ -69,7 +83,8 @@ std::string directory(const std::string& root, const std::string& point, const s
 TEST(CgroupText, PutsPathsTogether) {
   EXPECT_EQ(directory("/", "/cg", "/a/b"), "/cg/a/b");
   EXPECT_EQ(directory("/", "/cg", "/"), "/cg");
-  EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abc"), "/cg") << "what is mounted is the group itself";
+  EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abc"), "/cg")
+      << "what is mounted is the group itself";
   EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abc/inner"), "/cg/inner");
   EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abcd"), "/cg") << "not a part of it";
   EXPECT_EQ(directory("/docker/abc", "/cg", "/"), "/cg") << "the path is another namespace's";
@@ -136,12 +151,15 @@ class Cgroup : public testing::Test {
 constexpr char kV1[] = "cgroup cgroup rw,memory", kV2[] = "cgroup2 cgroup2 rw,nsdelegate";
 
 TEST_F(Cgroup, DockerVersion1SeesItsOwnGroupAtTheMountPoint) {
-  write("proc/cgroup", "11:cpu,cpuacct:/docker/abc\n9:memory:/docker/abc\n0::/system.slice/containerd.service\n");
+  write("proc/cgroup",
+        "11:cpu,cpuacct:/docker/abc\n9:memory:/docker/abc\n0::/system.slice/containerd.service\n");
   write("proc/mountinfo", line("/", "/other", "tmpfs tmpfs rw") + line("/docker/abc", "/mem", kV1) +
                               line("/docker/abc", "/cpu", "cgroup cgroup rw,cpu,cpuacct"));
   write("mem/memory.limit_in_bytes", "268435456\n");
   write("mem/memory.usage_in_bytes", "104857600\n");
-  write("mem/memory.stat", "cache 1\ninactive_file 5\ntotal_cache 9\ntotal_inactive_file 4194304\ntotal_active_file 2097152\n");
+  write(
+      "mem/memory.stat",
+      "cache 1\ninactive_file 5\ntotal_cache 9\ntotal_inactive_file 4194304\ntotal_active_file 2097152\n");
   write("mem/memory.failcnt", "12\n");
   write("cpu/cpu.cfs_quota_us", "150000\n");
   write("cpu/cpu.cfs_period_us", "100000\n");
@@ -260,8 +278,9 @@ TEST_F(Cgroup, NothingToSeeIsNoLimit) {
 
 TEST_F(Cgroup, LongLinesAreLeftOut) {
   write("proc/cgroup", "0::/a\n");
-  write("proc/mountinfo", "1 2 0:3 / /x rw - overlay overlay lowerdir=" + std::string(5000, 'l') + "\n" +
-                              line("/", "/cg", kV2) + "9 9 0:9 / /y rw - tmpfs " + std::string(3000, 'z'));
+  write("proc/mountinfo", "1 2 0:3 / /x rw - overlay overlay lowerdir=" + std::string(5000, 'l') +
+                              "\n" + line("/", "/cg", kV2) + "9 9 0:9 / /y rw - tmpfs " +
+                              std::string(3000, 'z'));
   write("cg/a/memory.max", "1048576");  // without a newline
   MemoryGroup memory;
   ASSERT_TRUE(memory.find(proc().c_str()));
@@ -304,8 +323,8 @@ TEST_F(Cgroup, ALimitThatIsSetLaterIsSeen) {
   files.close();
 }
 
-// The helper thread's way to read: it neither disturbs nor is disturbed by a program that closes its descriptors or
-// reuses their numbers.
+// The helper thread's way to read: it neither disturbs nor is disturbed by a program that closes
+// its descriptors or reuses their numbers.
 TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   write("proc/cgroup", "0::/pod/app\n");
   write("proc/mountinfo", line("/", "/cg", kV2));
@@ -340,7 +359,8 @@ TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   for (auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code problem;
     std::filesystem::path target = std::filesystem::read_symlink(entry.path(), problem);
-    if (target.string().starts_with(std::filesystem::canonical(top_).string())) ours.push_back(std::stoi(entry.path().filename()));
+    if (target.string().starts_with(std::filesystem::canonical(top_).string()))
+      ours.push_back(std::stoi(entry.path().filename()));
   }
   ASSERT_EQ(ours.size(), 3u);
   write("program's own", "7\n");
@@ -385,7 +405,8 @@ TEST_F(Cgroup, AnotherGroupHasOtherFiles) {
 TEST(CgroupHere, ReadingLeavesNoDescriptorOpen) {
   auto open_files = [] {
     int count = 0;
-    for ([[maybe_unused]] auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count++;
+    for ([[maybe_unused]] auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+      count++;
     return count;
   };
   int before = open_files();

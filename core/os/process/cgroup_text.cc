@@ -14,7 +14,8 @@ bool is_octal(char c) { return c >= '0' && c <= '7'; }
 void append_unescaped(Slice escaped, Text& out) {
   for (size_t i = 0; i < escaped.length; i++) {
     const char* c = escaped.at + i;
-    if (*c == '\\' && i + 3 < escaped.length && is_octal(c[1]) && is_octal(c[2]) && is_octal(c[3])) {
+    if (*c == '\\' && i + 3 < escaped.length && is_octal(c[1]) && is_octal(c[2]) &&
+        is_octal(c[3])) {
       out << static_cast<char>((c[1] - '0') * 64 + (c[2] - '0') * 8 + (c[3] - '0'));
       i += 3;
     } else {
@@ -78,14 +79,15 @@ bool parse_number(Slice text, uint64_t* number) {
 bool parse_group(Slice line, const char* controller, Slice* path) {
   Slice hierarchy, controllers;
   if (!take_field(&line, ':', &hierarchy) || !take_field(&line, ':', &controllers)) return false;
-  bool wanted = *controller == 0 ? hierarchy.equals("0") && controllers.length == 0 : list_has(controllers, controller);
+  bool wanted = *controller == 0 ? hierarchy.equals("0") && controllers.length == 0
+                                 : list_has(controllers, controller);
   if (!wanted || line.length == 0 || line.at[0] != '/') return false;
   *path = line;
   return true;
 }
 
-// "36 35 0:33 /root /point rw,relatime shared:1 - cgroup cgroup rw,memory": any number of optional fields like
-// shared:1.
+// "36 35 0:33 /root /point rw,relatime shared:1 - cgroup cgroup rw,memory": any number of optional
+// fields like shared:1.
 bool parse_mount(Slice line, const char* controller, Text& root, Text& point) {
   Slice field, mounted, where;
   for (int i = 0; i < 3; i++) {
@@ -97,7 +99,8 @@ bool parse_mount(Slice line, const char* controller, Text& root, Text& point) {
   } while (!field.equals("-"));
   Slice type, source;
   if (!take_field(&line, ' ', &type) || !take_field(&line, ' ', &source)) return false;
-  bool wanted = *controller == 0 ? type.equals("cgroup2") : type.equals("cgroup") && list_has(line, controller);
+  bool wanted = *controller == 0 ? type.equals("cgroup2")
+                                 : type.equals("cgroup") && list_has(line, controller);
   if (!wanted) return false;
   append_unescaped(mounted, root);
   append_unescaped(where, point);
@@ -110,7 +113,8 @@ void group_directory(Slice root, Slice point, Slice path, Text& directory) {
   if (root.equals("/")) root.length = 0;
   if (!begins_with(path, root)) return;
   Slice below{path.at + root.length, path.length - root.length};
-  if (below.length <= 1 || below.at[0] != '/') return;  // the mounted group itself, or /ab where /a is mounted
+  // The mounted group itself, or /ab where /a is mounted.
+  if (below.length <= 1 || below.at[0] != '/') return;
   directory.append(below.at, below.length);
 }
 
@@ -138,7 +142,8 @@ unsigned parse_cpu_max(Slice line) {
 
 unsigned cpus_of_quota(Slice quota, Slice period) {
   uint64_t time = 0, each = 0;
-  if (!parse_number(quota, &time) || !parse_number(period, &each) || each == 0) return 0;  // fails for max and -1
+  // Fails for max and -1.
+  if (!parse_number(quota, &time) || !parse_number(period, &each) || each == 0) return 0;
   uint64_t cpus = time / each + (time % each != 0 ? 1 : 0);
   return cpus == 0 ? 1 : cpus > 65536 ? 65536 : static_cast<unsigned>(cpus);
 }

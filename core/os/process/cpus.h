@@ -4,8 +4,8 @@
 
 namespace seemalloc::os {
 
-// The number of CPUs that this process may use: its affinity mask, or fewer if its cgroup grants less time. At least 1.
-// Reads files.
+// The number of CPUs that this process may use: its affinity mask, or fewer if its cgroup grants
+// less time. At least 1. Reads files.
 unsigned cpu_count();
 
 }  // namespace seemalloc::os

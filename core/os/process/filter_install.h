@@ -1,5 +1,5 @@
-// Classifies a system call that the program is about to make: whether it installs a seccomp filter (FilterCall), and
-// whether it depends on the process having one thread. Also makes such calls.
+// Classifies a system call that the program is about to make: whether it installs a seccomp filter
+// (FilterCall), and whether it depends on the process having one thread. Also makes such calls.
 // Threads: any.
 #pragma once
 
@@ -14,16 +14,19 @@ struct FilterCall {
   bool has_listener;  // the call returns a descriptor
 
   // A result that is the id of a thread (one that could not be synchronised) is a refusal, too.
-  bool was_refused(long result) const { return result < 0 || (for_all_threads && result > 0 && !has_listener); }
+  bool was_refused(long result) const {
+    return result < 0 || (for_all_threads && result > 0 && !has_listener);
+  }
 };
 FilterCall filter_call_of_syscall(long number, long a, long b, long c);
 FilterCall filter_call_of_prctl(int option, long a, long b);
-// Calls that change the privileges of the calling thread only: a second thread, such as the helper thread, would keep
-// its privileges. Also calls that the kernel refuses in a process with several threads: unshare and setns of a user
-// namespace, and setns of a mount namespace.
+// Calls that change the privileges of the calling thread only: a second thread, such as the helper
+// thread, would keep its privileges. Also calls that the kernel refuses in a process with several
+// threads: unshare and setns of a user namespace, and setns of a mount namespace.
 constexpr bool is_of_one_thread_option(int prctl_option) {
-  return prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS || prctl_option == PR_SET_NO_NEW_PRIVS ||
-         prctl_option == PR_CAPBSET_DROP || prctl_option == PR_CAP_AMBIENT;
+  return prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS ||
+         prctl_option == PR_SET_NO_NEW_PRIVS || prctl_option == PR_CAPBSET_DROP ||
+         prctl_option == PR_CAP_AMBIENT;
 }
 constexpr bool is_of_one_thread(long number, long a) {
   constexpr long kLandlockRestrictSelf = 446;  // not in older headers
@@ -46,8 +49,12 @@ constexpr bool is_of_one_thread(long number, long a) {
   }
 }
 // A cheap check before both classifications.
-constexpr bool is_noted_call(long number) { return number == SYS_seccomp || number == SYS_prctl || is_of_one_thread(number, 0); }
-constexpr bool is_noted_option(int prctl_option) { return prctl_option == PR_SET_SECCOMP || is_of_one_thread_option(prctl_option); }
+constexpr bool is_noted_call(long number) {
+  return number == SYS_seccomp || number == SYS_prctl || is_of_one_thread(number, 0);
+}
+constexpr bool is_noted_option(int prctl_option) {
+  return prctl_option == PR_SET_SECCOMP || is_of_one_thread_option(prctl_option);
+}
 
 // Like the C library's functions of these names: they return -1 and set errno on failure.
 long plain_syscall(long number, long a, long b, long c, long d, long e, long f);

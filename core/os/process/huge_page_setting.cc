@@ -62,7 +62,8 @@ bool HugePageSetting::size_is_ours(const char* folder) {
     if (fd >= 0) close_file(fd);
     if (contents.length == 0) return false;
     size_t bytes = 0;
-    for (size_t i = 0; i < contents.length && contents.text[i] >= '0' && contents.text[i] <= '9'; i++) {
+    for (size_t i = 0; i < contents.length && contents.text[i] >= '0' && contents.text[i] <= '9';
+         i++) {
       bytes = bytes * 10 + static_cast<size_t>(contents.text[i] - '0');
     }
     size_ = bytes == kHugePageBytes ? Size::kOurs : Size::kOther;

@@ -1,9 +1,9 @@
 // HugePageSetting: whether the settings of the system and the process allow huge pages of 2 MiB.
 //
-// For a page fault the kernel checks all of these settings; for MADV_COLLAPSE it does not, so its caller must. The
-// settings may change at any time. Their files stay open at high descriptor numbers: opening a file takes for a moment
-// a number that the program may expect. An unreadable setting counts as no. No allocation. Threads: an object has one
-// user at a time.
+// For a page fault the kernel checks all of these settings; for MADV_COLLAPSE it does not, so its
+// caller must. The settings may change at any time. Their files stay open at high descriptor
+// numbers: opening a file takes for a moment a number that the program may expect. An unreadable
+// setting counts as no. No allocation. Threads: an object has one user at a time.
 #pragma once
 
 #include "core/os/process/descriptor.h"
@@ -14,8 +14,8 @@ class HugePageSetting {
  public:
   static constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";
 
-  // True unless the system's setting is `never` or the process has disabled huge pages (PR_SET_THP_DISABLE), and if the
-  // kernel's huge pages have 2 MiB.
+  // True unless the system's setting is `never` or the process has disabled huge pages
+  // (PR_SET_THP_DISABLE), and if the kernel's huge pages have 2 MiB.
   bool allows(const char* folder = kFolder);
   void close();
 

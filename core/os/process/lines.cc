@@ -17,7 +17,8 @@ bool Lines::fill() {
   constexpr long kInterrupted = -4;  // -EINTR
   long got;
   do {
-    got = sys(SYS_pread64, fd_, as_long(buffer + filled_), static_cast<long>(sizeof(Buffer) - filled_), offset_);
+    got = sys(SYS_pread64, fd_, as_long(buffer + filled_),
+              static_cast<long>(sizeof(Buffer) - filled_), offset_);
   } while (got == kInterrupted);
   if (got <= 0) return false;
   filled_ += static_cast<size_t>(got);

@@ -1,5 +1,5 @@
-// Lines: reads a file line by line, without allocation. For the kernel's files, whose text is generated while it is
-// read.
+// Lines: reads a file line by line, without allocation. For the kernel's files, whose text is
+// generated while it is read.
 // Threads: its owner's.
 #pragma once
 

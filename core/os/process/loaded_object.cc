@@ -31,12 +31,14 @@ LoadedObject::LoadedObject(const link_map* map) : map_(map) {
   if (map != nullptr && map->l_ld != nullptr) symbols_ = DynamicSymbols(map->l_ld, map->l_addr);
 }
 
-bool LoadedObject::is_this() const { return exists() && _DYNAMIC != nullptr && map_->l_ld == _DYNAMIC; }
+bool LoadedObject::is_this() const {
+  return exists() && _DYNAMIC != nullptr && map_->l_ld == _DYNAMIC;
+}
 
 LoadedObject LoadedObject::next() const { return LoadedObject(map_->l_next); }
 
-// The address up to which, from the symbols on, there is no code: linkers place relocations behind the symbols, and
-// code behind both.
+// The address up to which, from the symbols on, there is no code: linkers place relocations behind
+// the symbols, and code behind both.
 uintptr_t LoadedObject::end_of_tables() const {
   uintptr_t relocations = 0, late = 0, relocation_bytes = 0, late_bytes = 0;
   for (const Elf64_Dyn* entry = map_->l_ld; entry->d_tag != DT_NULL; entry++) {
@@ -62,14 +64,16 @@ bool LoadedObject::redirect(const Redirection* redirections, size_t count) const
   }
   low = low / page_bytes() * page_bytes();
   high = round_up(high, page_bytes());
-  // Pages that also hold code would lose execute permission, which a hardened system may refuse to restore.
+  // Pages that also hold code would lose execute permission, which a hardened system may refuse to
+  // restore.
   if (high > end_of_tables()) return false;
   long start = static_cast<long>(low), bytes = static_cast<long>(high - low);
   if (sys_failed(sys(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE))) return false;
   for (size_t i = 0; i < count; i++) {
     // Concurrent lookups by other threads find either function.
     Elf64_Addr* value = const_cast<Elf64_Addr*>(&redirections[i].function->st_value);
-    std::atomic_ref<Elf64_Addr>(*value).store(redirections[i].target - symbols_.base(), std::memory_order_release);
+    std::atomic_ref<Elf64_Addr>(*value).store(redirections[i].target - symbols_.base(),
+                                              std::memory_order_release);
   }
   sys(SYS_mprotect, start, bytes, PROT_READ);
   return true;

@@ -1,8 +1,10 @@
-// The objects that the dynamic linker has loaded (the program, shared libraries), in its search order.
+// The objects that the dynamic linker has loaded (the program, shared libraries), in its search
+// order.
 //
-// Everything is read from memory, without locks and without calling a function that the program could have replaced.
-// Threads: the list changes while an object is opened or closed. REQUIRES: no other thread can do that: call it while
-// the process starts, or in a constructor, where the calling thread holds the linker's lock.
+// Everything is read from memory, without locks and without calling a function that the program
+// could have replaced. Threads: the list changes while an object is opened or closed. REQUIRES: no
+// other thread can do that: call it while the process starts, or in a constructor, where the
+// calling thread holds the linker's lock.
 // The list is empty in a static program, and with a C library that has no _r_debug (musl).
 #pragma once
 
@@ -30,7 +32,8 @@ class LoadedObject {
   const DynamicSymbols& symbols() const { return symbols_; }
   bool defines(const char* name) const { return symbols_.function(name) != nullptr; }
 
-  // Makes the dynamic linker find `target` when it looks up this function in this object. Earlier bindings stay.
+  // Makes the dynamic linker find `target` when it looks up this function in this object. Earlier
+  // bindings stay.
   struct Redirection {
     const Elf64_Sym* function;
     uintptr_t target;
@@ -45,7 +48,8 @@ class LoadedObject {
   DynamicSymbols symbols_;
 };
 
-// The first object of the list that contains this code (each namespace has a list), or else of the program's list.
+// The first object of the list that contains this code (each namespace has a list), or else of the
+// program's list.
 LoadedObject first_loaded_object();
 
 }  // namespace seemalloc::os

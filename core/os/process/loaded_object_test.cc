@@ -1,4 +1,5 @@
-// Compares the symbols of objects with dlsym's results, and checks that dlsym finds the targets of redirected symbols.
+// Compares the symbols of objects with dlsym's results, and checks that dlsym finds the targets of
+// redirected symbols.
 #include "core/os/process/loaded_object.h"
 
 #include <dlfcn.h>
@@ -52,10 +53,13 @@ TEST(LoadedObject, FindsInTheCLibraryWhatDlsymFinds) {
   void* handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   LoadedObject libc = object_of(handle);
   ASSERT_TRUE(libc.exists());
-  for (const char* name : {"malloc", "free", "calloc", "puts", "fopen", "getenv", "qsort", "pthread_create", "__libc_free", "mallinfo2"}) {
-    EXPECT_EQ(libc.symbols().address_of(name), reinterpret_cast<uintptr_t>(dlsym(handle, name))) << name;
+  for (const char* name : {"malloc", "free", "calloc", "puts", "fopen", "getenv", "qsort",
+                           "pthread_create", "__libc_free", "mallinfo2"}) {
+    EXPECT_EQ(libc.symbols().address_of(name), reinterpret_cast<uintptr_t>(dlsym(handle, name)))
+        << name;
   }
-  for (const char* name : {"", "mallo", "malloc_", "no_such_function", "environ", "stdout"}) EXPECT_FALSE(libc.defines(name)) << name;
+  for (const char* name : {"", "mallo", "malloc_", "no_such_function", "environ", "stdout"})
+    EXPECT_FALSE(libc.defines(name)) << name;
 }
 
 TEST(LoadedObject, FindsEachVersionOnce) {
@@ -76,7 +80,8 @@ TEST(LoadedObject, FindsEachVersionOnce) {
 class LibraryWith : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    handle_ = dlopen((std::string(LOADED_OBJECT_LIBRARIES) + GetParam()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    handle_ =
+        dlopen((std::string(LOADED_OBJECT_LIBRARIES) + GetParam()).c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(handle_, nullptr) << dlerror();
     object_ = object_of(handle_);
     ASSERT_TRUE(object_.exists());
@@ -91,7 +96,9 @@ class LibraryWith : public testing::TestWithParam<const char*> {
 TEST_P(LibraryWith, AllItsFunctionsAndNothingElse) {
   for (int i = 0; i < 1200; i++) {
     std::string name = "answer_" + std::to_string(i);
-    EXPECT_EQ(object_.symbols().address_of(name.c_str()), reinterpret_cast<uintptr_t>(found(name.c_str()))) << name;
+    EXPECT_EQ(object_.symbols().address_of(name.c_str()),
+              reinterpret_cast<uintptr_t>(found(name.c_str())))
+        << name;
   }
   EXPECT_NE(object_.symbols().address_of("answer_of_another"), 0u);
   EXPECT_FALSE(object_.defines("answer_of_data")) << "not a function";
@@ -103,8 +110,10 @@ int other_answer() { return -1; }
 TEST_P(LibraryWith, DlsymFindsWhatAFunctionIsRedirectedTo) {
   using Answer = int (*)();
   auto bound_before = reinterpret_cast<Answer>(found("answer_420"));
-  const Elf64_Sym *one = object_.symbols().function("answer_420"), *two = object_.symbols().function("answer_777");
-  LoadedObject::Redirection redirections[] = {{one, reinterpret_cast<uintptr_t>(other_answer)}, {two, reinterpret_cast<uintptr_t>(other_answer)}};
+  const Elf64_Sym *one = object_.symbols().function("answer_420"),
+                  *two = object_.symbols().function("answer_777");
+  LoadedObject::Redirection redirections[] = {{one, reinterpret_cast<uintptr_t>(other_answer)},
+                                              {two, reinterpret_cast<uintptr_t>(other_answer)}};
 
   static int refused;
   refused = 0;

@@ -1,7 +1,9 @@
-// PageResidence: which memory of the process is resident and not shared, according to /proc/PID/pagemap.
+// PageResidence: which memory of the process is resident and not shared, according to
+// /proc/PID/pagemap.
 //
-// Memory shared with a forked child is resident in both processes: writing or moving it makes a copy. No allocation.
-// Threads: an object has one user at a time. In a forked child the file is still the parent's: call close() first.
+// Memory shared with a forked child is resident in both processes: writing or moving it makes a
+// copy. No allocation. Threads: an object has one user at a time. In a forked child the file is
+// still the parent's: call close() first.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +14,8 @@ namespace seemalloc::os {
 
 class PageResidence {
  public:
-  // Bytes of [start, start + bytes) that are resident and mapped by this process only; 0 if this is unknown. Requires:
-  // whole OS pages.
+  // Bytes of [start, start + bytes) that are resident and mapped by this process only; 0 if this is
+  // unknown. Requires: whole OS pages.
   size_t own_bytes(const void* start, size_t bytes);
   void close() { file_.close(); }
 

@@ -1,4 +1,5 @@
-// Resident and unshared memory: untouched, written, shared with a forked child, and when the kernel does not report it.
+// Resident and unshared memory: untouched, written, shared with a forked child, and when the kernel
+// does not report it.
 #include "core/os/process/page_residence.h"
 
 #include <errno.h>

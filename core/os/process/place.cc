@@ -43,26 +43,32 @@ bool parse_hex(Slice text, uint64_t* value) {
 
 bool parse_mapping(Slice line, Mapping* mapping) {
   Slice start, end, skipped;
-  if (!take_field(&line, '-', &start) || !take_field(&line, ' ', &end) || !take_field(&line, ' ', &mapping->rights)) return false;
+  if (!take_field(&line, '-', &start) || !take_field(&line, ' ', &end) ||
+      !take_field(&line, ' ', &mapping->rights))
+    return false;
   for (int i = 0; i < 3; i++) take_field(&line, ' ', &skipped);
   while (line.length != 0 && *line.at == ' ') line = Slice{line.at + 1, line.length - 1};
   mapping->name = line;
   return parse_hex(start, &mapping->start) && parse_hex(end, &mapping->end);
 }
 
-// The end of the memory of the program or library with its file mapped at `start`, including its zero-initialised data,
-// which is not in the file; 0: not a module.
+// The end of the memory of the program or library with its file mapped at `start`, including its
+// zero-initialised data, which is not in the file; 0: not a module.
 uint64_t end_of_module(uint64_t start) {
   if (!can_read(start)) return 0;
   auto header = reinterpret_cast<const Elf64_Ehdr*>(start);
   size_t table_bytes = header->e_phnum * sizeof(Elf64_Phdr);
   // Only the first page is known to be readable.
-  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || table_bytes > page_bytes() || header->e_phoff > page_bytes() - table_bytes) return 0;
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || table_bytes > page_bytes() ||
+      header->e_phoff > page_bytes() - table_bytes)
+    return 0;
   uint64_t base = 0, end = 0;
   bool any = false;
   for (unsigned i = 0; i < header->e_phnum; i++) {
     Elf64_Phdr segment;  // copied: the table need not be aligned
-    __builtin_memcpy(&segment, reinterpret_cast<const void*>(start + header->e_phoff + i * sizeof(segment)), sizeof(segment));
+    __builtin_memcpy(&segment,
+                     reinterpret_cast<const void*>(start + header->e_phoff + i * sizeof(segment)),
+                     sizeof(segment));
     if (segment.p_type != PT_LOAD) continue;
     if (!any) base = start - (segment.p_vaddr - segment.p_offset);
     any = true;
@@ -71,8 +77,8 @@ uint64_t end_of_module(uint64_t start) {
   return end;
 }
 
-// The consecutive mappings of a program or library: constants, code, constants, data, and zero-initialised data, which
-// has no name.
+// The consecutive mappings of a program or library: constants, code, constants, data, and
+// zero-initialised data, which has no name.
 class Module {
  public:
   void meet(const Mapping& mapping) {
@@ -87,7 +93,9 @@ class Module {
   }
   bool has_code() const { return has_code_; }
   // Requires: `address` is in a mapping behind those of the module's file.
-  bool has(uint64_t address) const { return has_code_ && start_ != 0 && address < end_of_module(start_); }
+  bool has(uint64_t address) const {
+    return has_code_ && start_ != 0 && address < end_of_module(start_);
+  }
   const char* name() const { return name_.c_str(); }
 
  private:
@@ -99,10 +107,12 @@ class Module {
 Place judge(const Mapping& mapping, const Module& module, uint64_t address) {
   if (mapping.has(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {
     if (mapping.name.equals("[stack]")) return Place::kOwnStack;
-    // The C library places thread-local data above the stack, around the thread pointer. Memory that was mapped just
-    // above may be merged into the same mapping; below the stack there is a guard page.
+    // The C library places thread-local data above the stack, around the thread pointer. Memory
+    // that was mapped just above may be merged into the same mapping; below the stack there is a
+    // guard page.
     constexpr uintptr_t kAboveThreadPointer_bytes = 16 * KiB;
-    uintptr_t end = reinterpret_cast<uintptr_t>(__builtin_thread_pointer()) + kAboveThreadPointer_bytes;
+    uintptr_t end =
+        reinterpret_cast<uintptr_t>(__builtin_thread_pointer()) + kAboveThreadPointer_bytes;
     if (address < end) return Place::kOwnStackOrData;
   }
   if (!mapping.may('r')) return Place::kNoAccess;
@@ -115,7 +125,8 @@ Place judge(const Mapping& mapping, const Module& module, uint64_t address) {
   }
   if (module.has(address)) return Place::kStaticData;
   constexpr const char kNamed[] = "[anon:";
-  bool is_named = mapping.name.length > sizeof(kNamed) && text_equal(mapping.name.at, sizeof(kNamed) - 1, kNamed);
+  bool is_named = mapping.name.length > sizeof(kNamed) &&
+                  text_equal(mapping.name.at, sizeof(kNamed) - 1, kNamed);
   return mapping.name.length == 0 || is_named ? Place::kAnonymous : Place::kOther;
 }
 
@@ -156,18 +167,22 @@ void print_place(Place place, const char* file, Text& out) {
     case Place::kStaticData: out << "static data"; break;
     case Place::kConstantData: out << "constant data"; break;
     case Place::kFile: out << "mapped file"; break;
-    case Place::kAnonymous: out << "anonymous memory (mmap, another thread's stack, thread-local data)"; return;
+    case Place::kAnonymous:
+      out << "anonymous memory (mmap, another thread's stack, thread-local data)";
+      return;
     case Place::kOther: out << "memory"; break;
   }
   if (*file != 0) out << " of " << file;
 }
 
 bool can_read(uintptr_t address) {
-  // The futex call reads the word to compare it with a value. It would wait if they are equal, but with a timeout of
-  // zero.
-  constexpr long kInterrupted = -4, kDifferent = -11, kTimeOut = -110;  // -EINTR, -EAGAIN, -ETIMEDOUT
+  // The futex call reads the word to compare it with a value. It would wait if they are equal, but
+  // with a timeout of zero.
+  // -EINTR, -EAGAIN, -ETIMEDOUT.
+  constexpr long kInterrupted = -4, kDifferent = -11, kTimeOut = -110;
   timespec at_once{};
-  long result = sys(SYS_futex, static_cast<long>(address), FUTEX_WAIT_PRIVATE, 0, as_long(&at_once));
+  long result =
+      sys(SYS_futex, static_cast<long>(address), FUTEX_WAIT_PRIVATE, 0, as_long(&at_once));
   return result == 0 || result == kInterrupted || result == kDifferent || result == kTimeOut;
 }
 

@@ -1,4 +1,5 @@
-// Describes an address outside of the heap, for the message about a pointer that the program freed by mistake.
+// Describes an address outside of the heap, for the message about a pointer that the program freed
+// by mistake.
 //
 // Threads: any. place_of() opens and reads /proc/thread-self/maps; can_read() makes one futex call.
 #pragma once
@@ -20,19 +21,23 @@ enum class Place : uint8_t {
   kCode,            // of a program or library, as are the next two
   kStaticData,
   kConstantData,
-  kFile,       // another file
-  kAnonymous,  // mmap: memory of the program, another thread's stack, thread-local data, another allocator's memory
-  kOther,      // the kernel's, such as [vdso]
+  kFile,  // another file
+  // mmap: memory of the program, another thread's stack, thread-local data, another allocator's
+  // memory.
+  kAnonymous,
+  kOther,  // the kernel's, such as [vdso]
 };
 
-// `file` gets the path of the mapping, or the name that the kernel gives it. It stays empty if the mapping has none.
+// `file` gets the path of the mapping, or the name that the kernel gives it. It stays empty if the
+// mapping has none.
 Place place_of(uintptr_t address, Text& file);
 
-// Appends words for the end of a line: "static data of /usr/bin/x". Appends nothing if the place is unknown.
+// Appends words for the end of a line: "static data of /usr/bin/x". Appends nothing if the place is
+// unknown.
 void print_place(Place place, const char* file, Text& out);
 
-// Whether the word at `address`, a multiple of four, can be read. Uses a futex call that does not wait. A seccomp
-// filter of a program with locks allows it.
+// Whether the word at `address`, a multiple of four, can be read. Uses a futex call that does not
+// wait. A seccomp filter of a program with locks allows it.
 bool can_read(uintptr_t address);
 
 }  // namespace seemalloc::os

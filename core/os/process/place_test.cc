@@ -39,7 +39,9 @@ std::string words(uintptr_t address) {
   print_place(found, file.c_str(), text);
   return text.c_str();
 }
-char* mapping(int rights) { return static_cast<char*>(mmap(nullptr, 65536, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)); }
+char* mapping(int rights) {
+  return static_cast<char*>(mmap(nullptr, 65536, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
 
 TEST(Place, OfEachKind) {
   char here = 1;
@@ -68,7 +70,8 @@ TEST(Place, OfMappings) {
   EXPECT_EQ(place(at(mine + 5000)), Place::kNoAccess);
   munmap(mine, 65536);
   EXPECT_EQ(place(at(mine + 5000)), Place::kUnmapped);
-  for (uintptr_t address : {uintptr_t{0}, uintptr_t{16}, uintptr_t{0x8000000000000000}, ~uintptr_t{0}}) {
+  for (uintptr_t address :
+       {uintptr_t{0}, uintptr_t{16}, uintptr_t{0x8000000000000000}, ~uintptr_t{0}}) {
     EXPECT_EQ(place(address), Place::kUnmapped) << address;
   }
 }
@@ -76,15 +79,18 @@ TEST(Place, OfMappings) {
 // The program may have mapped any file as code. Its header may claim more than is mapped.
 TEST(Place, ADamagedModuleIsNotReadBeyondItsFirstPage) {
   size_t page = page_bytes();
-  auto memory = static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto memory =
+      static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_EQ(mprotect(memory, page, PROT_READ | PROT_WRITE), 0);
   auto header = reinterpret_cast<Elf64_Ehdr*>(memory);
   memcpy(header->e_ident, ELFMAG, SELFMAG);
   char text[256];
-  snprintf(text, sizeof(text), "%lx-%lx r-xp 00000000 08:01 5   /bin/x\n%lx-%lx rw-p 00000000 00:00 0\n", at(memory), at(memory + page),
-           at(memory + page), at(memory + 2 * page));
+  snprintf(text, sizeof(text),
+           "%lx-%lx r-xp 00000000 08:01 5   /bin/x\n%lx-%lx rw-p 00000000 00:00 0\n", at(memory),
+           at(memory + page), at(memory + page), at(memory + 2 * page));
   for (unsigned count : {1, 74, 65535}) {
-    for (uint64_t offset : {uint64_t{0}, uint64_t{65}, uint64_t{page - 56}, uint64_t{page}, ~uint64_t{7}}) {
+    for (uint64_t offset :
+         {uint64_t{0}, uint64_t{65}, uint64_t{page - 56}, uint64_t{page}, ~uint64_t{7}}) {
       header->e_phnum = static_cast<uint16_t>(count);
       header->e_phoff = offset;
       int fd = memfd_create("maps", MFD_CLOEXEC);

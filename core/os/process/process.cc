@@ -45,7 +45,8 @@ size_t peak_resident_set_bytes() {
   Lines lines("/proc/thread-self/status");
   for (Slice line, key; lines.next(&line);) {
     if (!take_field(&line, ':', &key) || !key.equals("VmHWM")) continue;
-    while (line.length != 0 && (*line.at == ' ' || *line.at == '\t')) line = Slice{line.at + 1, line.length - 1};
+    while (line.length != 0 && (*line.at == ' ' || *line.at == '\t'))
+      line = Slice{line.at + 1, line.length - 1};
     uint64_t kib = 0;
     return parse_number(line, &kib) ? kib * KiB : 0;
   }
@@ -60,15 +61,18 @@ void page_faults(uint64_t* minor, uint64_t* major) {
 }
 
 bool is_last_thread(int* status) {
-  // First checks whether the main thread has memory to read, which an ended one does not have. This needs no
-  // descriptor: a file opened here may take the number that the program expects for its next open.
+  // First checks whether the main thread has memory to read, which an ended one does not have. This
+  // needs no descriptor: a file opened here may take the number that the program expects for its
+  // next open.
   constexpr long kNoSuchProcess = -3;  // -ESRCH
   char from = 0, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
-  if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
-  // "pid (name) S …": the name may contain any character, and ends at the last parenthesis. After it come the state
-  // (field 3; an ended main thread is a zombie that is still counted), the number of threads (field 20), and the main
-  // thread's exit status in the form of wait() (field 52).
+  if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) !=
+      kNoSuchProcess)
+    return false;
+  // "pid (name) S …": the name may contain any character, and ends at the last parenthesis. After
+  // it come the state (field 3; an ended main thread is a zombie that is still counted), the number
+  // of threads (field 20), and the main thread's exit status in the form of wait() (field 52).
   char text[1024];
   Slice rest = read_start("/proc/self/stat", text, sizeof(text)), field;
   size_t name_end = rest.length;
@@ -95,7 +99,9 @@ void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name));
 bool read_credentials_of_main(Credentials* out) {
   int process = process_id();
   struct statx status {};
-  if (sys_failed(sys(SYS_statx, AT_FDCWD, as_long("/proc/self"), 0, STATX_UID | STATX_GID, as_long(&status)))) return false;
+  if (sys_failed(sys(SYS_statx, AT_FDCWD, as_long("/proc/self"), 0, STATX_UID | STATX_GID,
+                     as_long(&status))))
+    return false;
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, process};
   static_assert(sizeof(out->capabilities) == 2 * sizeof(__user_cap_data_struct));
   if (sys_failed(sys(SYS_capget, as_long(&header), as_long(out->capabilities)))) return false;
@@ -104,7 +110,9 @@ bool read_credentials_of_main(Credentials* out) {
   return true;
 }
 
-void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }
+void signal_thread(int process, int thread, int signal) {
+  sys(SYS_tgkill, process, thread, signal);
+}
 
 void signal_process(int signal) { sys(SYS_kill, process_id(), signal); }
 

@@ -41,7 +41,9 @@ class Field {
     if (pattern_[matched_] == 0 && is_digit) {
       number_ = number_ * 10 + static_cast<unsigned>(c - '0');
     } else {
-      matched_ = pattern_[matched_] != 0 && c == pattern_[matched_] ? matched_ + 1 : c == pattern_[0] ? 1 : 0;
+      matched_ = pattern_[matched_] != 0 && c == pattern_[matched_] ? matched_ + 1
+                 : c == pattern_[0]                                 ? 1
+                                                                    : 0;
     }
   }
   unsigned number() const { return number_; }
@@ -68,7 +70,8 @@ Status read_status(const char* file) {
   Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t"), count("\nSeccomp_filters:\t");
   char text[64];  // little stack is left here
   long bytes;
-  while ((bytes = raw_sys(SYS_read, fd, as_long(text), sizeof(text), 0, 0, 0)) > 0 || bytes == -EINTR) {
+  while ((bytes = raw_sys(SYS_read, fd, as_long(text), sizeof(text), 0, 0, 0)) > 0 ||
+         bytes == -EINTR) {
     for (long i = 0; i < bytes; i++) {
       privileges.feed(text[i]);
       mode.feed(text[i]);
@@ -79,13 +82,14 @@ Status read_status(const char* file) {
   return {0, privileges.number(), mode.number(), count.number()};
 }
 
-// A container runtime's filter returns errors, with or without no_new_privs. Kubernetes, podman and others set a
-// variable. Docker leaves a file, but also runs containers without a filter: then the container's first process has
-// none.
+// A container runtime's filter returns errors, with or without no_new_privs. Kubernetes, podman and
+// others set a variable. Docker leaves a file, but also runs containers without a filter: then the
+// container's first process has none.
 bool is_in_a_container() {
   char** variables = is_privileged() ? nullptr : environ;
   for (char** variable = variables; variable != nullptr && *variable != nullptr; variable++) {
-    if (has_value(*variable, "KUBERNETES_SERVICE_HOST=") || has_value(*variable, "container=")) return true;
+    if (has_value(*variable, "KUBERNETES_SERVICE_HOST=") || has_value(*variable, "container="))
+      return true;
   }
   for (const char* file : {"/.dockerenv", "/run/.containerenv"}) {
     long fd = raw_sys(SYS_openat, AT_FDCWD, as_long(file), O_RDONLY | O_CLOEXEC, 0, 0, 0);
@@ -96,24 +100,28 @@ bool is_in_a_container() {
   return false;
 }
 
-// Uses open, read and close, which the dynamic linker has already needed. A filter installed by an unprivileged process
-// comes with no_new_privs: a sandbox, which may kill. A filter without no_new_privs is a container runtime's, and
-// returns errors.
+// Uses open, read and close, which the dynamic linker has already needed. A filter installed by an
+// unprivileged process comes with no_new_privs: a sandbox, which may kill. A filter without
+// no_new_privs is a container runtime's, and returns errors.
 Seen look_for_filter() {
   Status status = read_status("/proc/thread-self/status");
-  if (status.error == -EPERM || status.error == -EACCES || status.error == -ENOSYS) return {Filter::kSandbox};
+  if (status.error == -EPERM || status.error == -EACCES || status.error == -ENOSYS)
+    return {Filter::kSandbox};
   if (status.error != 0 || status.mode == 0) return {};  // no /proc, or no filter
   return {status.privileges == 0 ? Filter::kContainer : Filter::kSandbox, status.count};
 }
 
 // The runtime installs one filter: a second one was installed inside the container.
-bool is_of_runtime(const Seen& seen) { return seen.count <= 1 && in_container.load(std::memory_order_relaxed); }
+bool is_of_runtime(const Seen& seen) {
+  return seen.count <= 1 && in_container.load(std::memory_order_relaxed);
+}
 
-// Another thread may run this at the same time and count a filter twice. That is harmless: filters found here are never
-// removed from the count.
+// Another thread may run this at the same time and count a filter twice. That is harmless: filters
+// found here are never removed from the count.
 void find_out() {
   Seen found = look_for_filter();
-  if (found.filter == Filter::kSandbox && is_in_a_container()) in_container.store(true, std::memory_order_relaxed);
+  if (found.filter == Filter::kSandbox && is_in_a_container())
+    in_container.store(true, std::memory_order_relaxed);
   at_start.store(found, std::memory_order_relaxed);
   bool is_sandbox = found.filter == Filter::kSandbox && !is_of_runtime(found);
   if (is_sandbox) state.fetch_add(kOneOfAll, std::memory_order_relaxed);
@@ -134,14 +142,19 @@ bool sandbox::is_limited_slow(uint64_t now) {
 void limit_calls() { expect_filter(true); }
 void never_limit_calls() { never.store(true, std::memory_order_relaxed); }
 
-void expect_filter(bool for_all_threads) { state.fetch_add(one(for_all_threads), std::memory_order_seq_cst); }
-void filter_was_refused(bool for_all_threads) { state.fetch_sub(one(for_all_threads), std::memory_order_seq_cst); }
+void expect_filter(bool for_all_threads) {
+  state.fetch_add(one(for_all_threads), std::memory_order_seq_cst);
+}
+void filter_was_refused(bool for_all_threads) {
+  state.fetch_sub(one(for_all_threads), std::memory_order_seq_cst);
+}
 
 bool is_in_a_sandbox() {
   if (never.load(std::memory_order_relaxed)) return false;
   if (is_limited()) return true;
   Seen now = look_for_filter();
-  return now != at_start.load(std::memory_order_relaxed) || (now.filter == Filter::kSandbox && !is_of_runtime(now));
+  return now != at_start.load(std::memory_order_relaxed) ||
+         (now.filter == Filter::kSandbox && !is_of_runtime(now));
 }
 
 }  // namespace seemalloc::os

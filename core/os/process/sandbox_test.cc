@@ -1,5 +1,5 @@
-// The calls still made once a filter is known, the threads that make them, and the result of each function then. Tests
-// with real filters: tests/abi `sandbox_*`.
+// The calls still made once a filter is known, the threads that make them, and the result of each
+// function then. Tests with real filters: tests/abi `sandbox_*`.
 #include "core/os/process/sandbox.h"
 
 #include <errno.h>
@@ -73,7 +73,8 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     EXPECT_LT(collapse_into_huge_pages(memory, bytes), 0);
     EXPECT_TRUE(purge(memory, bytes, Reason::kReport));
     EXPECT_EQ(memory[0], 0);
-    EXPECT_FALSE(map_at(reinterpret_cast<uintptr_t>(memory), page_bytes(), Reason::kReport)) << "what is there stays";
+    EXPECT_FALSE(map_at(reinterpret_cast<uintptr_t>(memory), page_bytes(), Reason::kReport))
+        << "what is there stays";
     EXPECT_EQ(memory[0], 0);
     EXPECT_TRUE(unmap(memory, bytes, Reason::kReport));
     EXPECT_TRUE(map_at(reinterpret_cast<uintptr_t>(memory), bytes, Reason::kReport));

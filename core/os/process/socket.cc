@@ -28,29 +28,32 @@ constexpr long kWouldBlock = -11;  // -EAGAIN
 constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
 constexpr int kInUse = -98;        // -EADDRINUSE
 
-// Programs rely on the low descriptor numbers: they close standard streams and expect the next open to get the lowest
-// free number, and they list the open descriptors (Python's own tests look at 256). Our numbers are above these; if the
-// limit is lower, they are above 2.
+// Programs rely on the low descriptor numbers: they close standard streams and expect the next open
+// to get the lowest free number, and they list the open descriptors (Python's own tests look at
+// 256). Our numbers are above these; if the limit is lower, they are above 2.
 int out_of_the_way(int fd) {
   constexpr int kOurs = 256, kAboveStandardStreams = 3;
   if (fd < 0) return fd;
   int moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOurs));
-  if (moved < 0) moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kAboveStandardStreams));
+  if (moved < 0)
+    moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kAboveStandardStreams));
   close_file(fd);
   return moved;
 }
 
 bool status_of(int folder_fd, const char* path, int flags, unsigned mask, struct statx* out) {
-  return !sys_failed(sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
+  return !sys_failed(
+      sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
 }
 
-// Whether the descriptor is a pipe, a terminal or another character device that belongs to the user or to root. Another
-// user may have replaced the file: nothing is written to his pipe, through a link to a disk, or through a link to a
-// file of ours that was not there when the path was checked.
+// Whether the descriptor is a pipe, a terminal or another character device that belongs to the user
+// or to root. Another user may have replaced the file: nothing is written to his pipe, through a
+// link to a disk, or through a link to a file of ours that was not there when the path was checked.
 bool is_trusted(int fd) {
   struct statx status {};
   if (!status_of(fd, "", AT_EMPTY_PATH, STATX_UID | STATX_TYPE, &status)) return false;
-  return (S_ISFIFO(status.stx_mode) || S_ISCHR(status.stx_mode)) && (status.stx_uid == effective_user() || status.stx_uid == 0);
+  return (S_ISFIFO(status.stx_mode) || S_ISCHR(status.stx_mode)) &&
+         (status.stx_uid == effective_user() || status.stx_uid == 0);
 }
 
 // Writes to a non-blocking descriptor. Each part has a time limit, and so has the whole.
@@ -103,7 +106,8 @@ int write_special_file(const char* path, const char* data, size_t bytes) {
 int make_private_folder(const char* path) {
   long made = sys(SYS_mkdirat, AT_FDCWD, as_long(path), 0700);
   struct statx status {};
-  long found = sys(SYS_statx, AT_FDCWD, as_long(path), AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, as_long(&status));
+  long found = sys(SYS_statx, AT_FDCWD, as_long(path), AT_SYMLINK_NOFOLLOW,
+                   STATX_TYPE | STATX_MODE | STATX_UID, as_long(&status));
   if (sys_failed(found)) return static_cast<int>(sys_failed(made) ? made : found);
   if (!S_ISDIR(status.stx_mode)) return kNoFolder;
   if (status.stx_uid != effective_user()) return kFolderOfAnother;
@@ -121,9 +125,11 @@ bool set_address(const char* path, sockaddr_un* address) {
   return true;
 }
 
-// Another process may have the same process id, in another pid namespace, and use the same directory.
+// Another process may have the same process id, in another pid namespace, and use the same
+// directory.
 bool is_listened_to(const sockaddr_un& address) {
-  int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  int fd = out_of_the_way(
+      static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return false;
   long result = sys(SYS_connect, fd, as_long(&address), sizeof(address));
   close_file(fd);
@@ -136,10 +142,11 @@ int listen_unix(const char* path) {
   sockaddr_un address{};
   if (!set_address(path, &address)) return kNameTooLong;
   if (!(identity(path) == FileIdentity{}) && is_listened_to(address)) return kInUse;
-  int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  int fd = out_of_the_way(
+      static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
-  // A client that connects between bind and listen is refused, as if the socket were a leftover. So the final name
-  // appears only when the socket can be used.
+  // A client that connects between bind and listen is refused, as if the socket were a leftover. So
+  // the final name appears only when the socket can be used.
   address.sun_path[text_length(path) - 1] = '~';
   remove_file(address.sun_path);
   long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
@@ -157,7 +164,8 @@ int listen_unix(const char* path) {
 void stop_listening(int listener) { sys(SYS_shutdown, listener, SHUT_RDWR); }
 
 int accept_unix(int listener, unsigned* peer_user) {
-  int fd = out_of_the_way(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  int fd = out_of_the_way(
+      static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   if (fd < 0) return fd;
   struct {
     int process;
@@ -184,16 +192,20 @@ long receive_now(int fd, void* buffer, size_t bytes) {
 long send_now(int fd, const void* data, size_t bytes) {
   long result;
   do {
-    result = sys(SYS_sendto, fd, as_long(data), static_cast<long>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+    result =
+        sys(SYS_sendto, fd, as_long(data), static_cast<long>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (result == kInterrupted);
   return result;
 }
 
-int make_memory_file(const char* name) { return out_of_the_way(static_cast<int>(sys(SYS_memfd_create, as_long(name), MFD_CLOEXEC))); }
+int make_memory_file(const char* name) {
+  return out_of_the_way(static_cast<int>(sys(SYS_memfd_create, as_long(name), MFD_CLOEXEC)));
+}
 
 bool secret_bits(void* out, size_t bytes) {
   constexpr long kGrndNonblock = 1;
-  return sys(SYS_getrandom, as_long(out), static_cast<long>(bytes), kGrndNonblock) == static_cast<long>(bytes);
+  return sys(SYS_getrandom, as_long(out), static_cast<long>(bytes), kGrndNonblock) ==
+         static_cast<long>(bytes);
 }
 
 int open_apart(const char* path, int flags) { return out_of_the_way(open_file(path, flags)); }
@@ -204,8 +216,8 @@ void make_room_for_descriptors() {
 }
 
 int watch_stalls(const char* pressure_file) {
-  // 50 ms of each second; without CAP_SYS_RESOURCE (Linux 6.5) a window is as long as the kernel's own averages are
-  // apart.
+  // 50 ms of each second; without CAP_SYS_RESOURCE (Linux 6.5) a window is as long as the kernel's
+  // own averages are apart.
   constexpr const char* kTriggers[] = {"some 50000 1000000", "some 100000 2000000"};
   int fd = open_apart(pressure_file, O_RDWR | O_NONBLOCK);
   if (fd < 0) return fd;
@@ -224,33 +236,43 @@ uint64_t set_of(int signal) { return uint64_t{1} << (signal - 1); }
 
 int watch_signal(int signal) {
   uint64_t set = set_of(signal);
-  return out_of_the_way(static_cast<int>(sys(SYS_signalfd4, -1, as_long(&set), sizeof(set), O_CLOEXEC | O_NONBLOCK)));
+  return out_of_the_way(
+      static_cast<int>(sys(SYS_signalfd4, -1, as_long(&set), sizeof(set), O_CLOEXEC | O_NONBLOCK)));
 }
 
 bool take_signal(int signal, siginfo_t* info) {
   uint64_t set = set_of(signal);
   timespec now{};
-  return !sys_failed(sys(SYS_rt_sigtimedwait, as_long(&set), as_long(info), as_long(&now), sizeof(set)));
+  return !sys_failed(
+      sys(SYS_rt_sigtimedwait, as_long(&set), as_long(info), as_long(&now), sizeof(set)));
 }
 
 bool is_signal_pending(int signal) {
   uint64_t pending = 0;
-  return !sys_failed(sys(SYS_rt_sigpending, as_long(&pending), sizeof(pending))) && (pending & set_of(signal)) != 0;
+  return !sys_failed(sys(SYS_rt_sigpending, as_long(&pending), sizeof(pending))) &&
+         (pending & set_of(signal)) != 0;
 }
 
 void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
   if (count > kMost) count = kMost;
-  // Leaves out descriptors that are not open, because the kernel compares the number of entries with the limit of open
-  // files.
+  // Leaves out descriptors that are not open, because the kernel compares the number of entries
+  // with the limit of open files.
   pollfd fds[kMost];
   size_t open = 0;
   for (size_t i = 0; i < count; i++) {
-    if (polls[i].fd >= 0) fds[open++] = pollfd{polls[i].fd, static_cast<short>(polls[i].urgent ? POLLPRI : polls[i].writes ? POLLOUT : POLLIN), 0};
+    if (polls[i].fd >= 0)
+      fds[open++] = pollfd{polls[i].fd,
+                           static_cast<short>(polls[i].urgent   ? POLLPRI
+                                              : polls[i].writes ? POLLOUT
+                                                                : POLLIN),
+                           0};
   }
-  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
+  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns),
+                   static_cast<long>(timeout_ns % kSecond_ns)};
   long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
-  // The call was refused: pauses, so that a caller that waits in a loop does not use up the processor.
+  // The call was refused: pauses, so that a caller that waits in a loop does not use up the
+  // processor.
   if (sys_failed(ready) && ready != kInterrupted) pause(timeout_ns);
   size_t next = 0;
   for (size_t i = 0; i < count; i++) {

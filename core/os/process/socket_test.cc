@@ -1,5 +1,5 @@
-// Tests of descriptors with high numbers, and of writing to pipes and devices. The rest of socket.h is tested with the
-// control socket (core/api/service/control_test.cc).
+// Tests of descriptors with high numbers, and of writing to pipes and devices. The rest of socket.h
+// is tested with the control socket (core/api/service/control_test.cc).
 #include "core/os/process/socket.h"
 
 #include <errno.h>
@@ -53,11 +53,14 @@ TEST(Descriptors, TheTableIsMadeLongEnoughAndStaysAsItIs) {
         rlimit limit;
         getrlimit(RLIMIT_NOFILE, &limit);
         limit.rlim_cur = limit.rlim_max;
-        if (limit.rlim_max <= 256 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(0);  // there is no such number here
+        // There is no such number here.
+        if (limit.rlim_max <= 256 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(0);
         size_t open_before = open_files();
         int free_before = lowest_free();
         make_room_for_descriptors();
-        _exit(table_length() > 256 && lowest_free() == free_before && open_files() == open_before ? 0 : 1);
+        _exit(table_length() > 256 && lowest_free() == free_before && open_files() == open_before
+                  ? 0
+                  : 1);
       },
       testing::ExitedWithCode(0), "");
 }
@@ -76,7 +79,8 @@ TEST(Descriptors, WhereTheLimitIsLowerNothingIsLeftOpen) {
       testing::ExitedWithCode(0), "");
 }
 
-// A named pipe in a directory of its own, with a reader that has opened it and reads only when told to.
+// A named pipe in a directory of its own, with a reader that has opened it and reads only when told
+// to.
 class NamedPipe {
  public:
   NamedPipe() {
@@ -108,7 +112,8 @@ TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
   std::thread time([&] {
     for (; !done; pause(kMillisecond_ns)) let_pass(100 * kMillisecond_ns);
   });
-  EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()), -ETIMEDOUT);
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()),
+            -ETIMEDOUT);
   // A reader that reads a little again and again is not waited for without limit either.
   std::thread drip([&] {
     char page[4096];
@@ -158,7 +163,8 @@ TEST(SpecialFiles, AReaderThatGoesAwayIsNoSignal) {
     closes.join();
     return result;
   };
-  EXPECT_EXIT(_exit(write_to_a_pipe_that_closes() == -EPIPE ? 0 : 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(_exit(write_to_a_pipe_that_closes() == -EPIPE ? 0 : 1), testing::ExitedWithCode(0),
+              "");
   EXPECT_EQ(write_to_a_pipe_that_closes(), -EPIPE);
   EXPECT_FALSE(is_signal_pending(SIGPIPE));
 }

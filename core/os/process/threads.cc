@@ -39,8 +39,8 @@ struct Notification {
 };
 static_assert(sizeof(Notification) == 64);
 
-// The clock of a single thread in the kernel's numbering: the inverted thread id above three bits that mean "of a
-// thread, as the scheduler measures it".
+// The clock of a single thread in the kernel's numbering: the inverted thread id above three bits
+// that mean "of a thread, as the scheduler measures it".
 long clock_of(int thread, ThreadClock clock) {
   constexpr int kOfThread = 4, kScheduler = 2;
   if (clock == ThreadClock::kWall) return CLOCK_MONOTONIC;
@@ -68,7 +68,8 @@ bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
   };
   Scratch<Buffer> buffer;
   long bytes = buffer ? 1 : -1;
-  while (buffer && (bytes = sys(SYS_getdents64, fd, as_long(buffer->at), sizeof(Buffer))) > 0 && !sys_failed(bytes)) {
+  while (buffer && (bytes = sys(SYS_getdents64, fd, as_long(buffer->at), sizeof(Buffer))) > 0 &&
+         !sys_failed(bytes)) {
     for (long at = 0; at < bytes;) {
       const Entry* entry = reinterpret_cast<const Entry*>(buffer->at + at);
       int thread = number_of(entry->name);
@@ -107,8 +108,10 @@ bool is_thread(int thread) {
 unsigned thread_count() {
   constexpr unsigned kLinksOfNone = 2;  // the directory itself; each thread adds one link
   struct statx status {};
-  long result = sys(SYS_statx, AT_FDCWD, as_long("/proc/self/task"), 0, STATX_NLINK, as_long(&status));
-  return sys_failed(result) || status.stx_nlink < kLinksOfNone ? 0 : status.stx_nlink - kLinksOfNone;
+  long result =
+      sys(SYS_statx, AT_FDCWD, as_long("/proc/self/task"), 0, STATX_NLINK, as_long(&status));
+  return sys_failed(result) || status.stx_nlink < kLinksOfNone ? 0
+                                                               : status.stx_nlink - kLinksOfNone;
 }
 
 int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {
@@ -118,7 +121,8 @@ int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {
   notification.how = SIGEV_THREAD_ID;
   notification.thread = thread;
   int timer = -1;
-  long result = sys(SYS_timer_create, clock_of(thread, clock), as_long(&notification), as_long(&timer));
+  long result =
+      sys(SYS_timer_create, clock_of(thread, clock), as_long(&notification), as_long(&timer));
   return sys_failed(result) ? static_cast<int>(result) : timer;
 }
 

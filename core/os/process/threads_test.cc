@@ -22,7 +22,9 @@ namespace {
 
 std::set<int> threads() {
   std::set<int> found;
-  EXPECT_TRUE(for_each_thread([](void* context, int thread) { static_cast<std::set<int>*>(context)->insert(thread); }, &found));
+  EXPECT_TRUE(for_each_thread(
+      [](void* context, int thread) { static_cast<std::set<int>*>(context)->insert(thread); },
+      &found));
   return found;
 }
 
@@ -58,7 +60,8 @@ TEST(Threads, HaveNames) {
   ASSERT_TRUE(own_thread_name(name));
   char before[kThreadNameBytes];
   memcpy(before, name, sizeof(name));
-  for (const char* given : {"fifteen letters", "two\nlines", "", "x"}) {  // the longest name possible
+  // The longest name possible.
+  for (const char* given : {"fifteen letters", "two\nlines", "", "x"}) {
     prctl(PR_SET_NAME, given);
     ASSERT_TRUE(own_thread_name(name));
     EXPECT_STREQ(name, given);
@@ -92,7 +95,8 @@ TEST(Threads, ListsThoseOfThisProcess) {
 TEST(Threads, SaysWhenItCannotTell) {
   RefuseCalls refuse(SYS_openat, 2);
   bool any = false;
-  EXPECT_FALSE(for_each_thread([](void* context, int) { *static_cast<bool*>(context) = true; }, &any));
+  EXPECT_FALSE(
+      for_each_thread([](void* context, int) { *static_cast<bool*>(context) = true; }, &any));
   EXPECT_FALSE(any);
 }
 

@@ -58,7 +58,8 @@ uintptr_t bump(size_t bytes, size_t alignment) {
   void* chunk = arena_reserve != nullptr ? arena_reserve(bytes + alignment, &got) : nullptr;
   if (chunk == nullptr) return 0;
   LockGuard guard(lock);
-  // Another thread may have mapped a chunk meanwhile. The rest of that chunk is lost, but it is only address space.
+  // Another thread may have mapped a chunk meanwhile. The rest of that chunk is lost, but it is
+  // only address space.
   use_chunk_locked(chunk, got);
   return bump_locked(bytes, alignment);
 }
@@ -73,7 +74,8 @@ void* arena_allocate_present(size_t bytes, size_t alignment) {
   uintptr_t start = bump(bytes, alignment), limit = start + bytes;
   if (start == 0) return nullptr;
   // Touch only bytes inside the record: other threads may be writing to memory beside it.
-  for (uintptr_t at = start; at < limit; at = round_up(at + 1, page_bytes())) *reinterpret_cast<volatile char*>(at) = 0;
+  for (uintptr_t at = start; at < limit; at = round_up(at + 1, page_bytes()))
+    *reinterpret_cast<volatile char*>(at) = 0;
   return reinterpret_cast<void*>(start);
 }
 

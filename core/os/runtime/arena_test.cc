@@ -14,7 +14,8 @@ namespace {
 
 // Number of pages of [start, start + bytes) without memory behind them.
 size_t absent_pages(const void* start, size_t bytes) {
-  uintptr_t first = round_down(reinterpret_cast<uintptr_t>(start), page_bytes()), end = reinterpret_cast<uintptr_t>(start) + bytes;
+  uintptr_t first = round_down(reinterpret_cast<uintptr_t>(start), page_bytes()),
+            end = reinterpret_cast<uintptr_t>(start) + bytes;
   size_t absent = 0;
   for (uintptr_t page = first; page < end; page += page_bytes()) {
     unsigned char there = 0;

@@ -1,11 +1,15 @@
-// AsymmetricLock: a lock that costs its owner a store and a load, and every other thread a system call.
+// AsymmetricLock: a lock that costs its owner a store and a load, and every other thread a system
+// call.
 //
-// Protocol (Dekker's, with the owner's fence moved into the other thread's membarrier): the owner sets inside_, then
-// reads closed_. Another thread sets closed_, makes every running thread execute a fence, then reads inside_. At least
-// one of the two sees the other and backs off: no thread ever waits. inside_ and closed_ are cleared by releases that
-// pair with the acquires. If the kernel refuses membarrier, only the owner can enter.
-// Constant-initialised. Not recursive. fork: a child may reset() the locks of threads that it does not have.
-// Checked by asymmetric_lock_model_test.cc, which runs this code in every interleaving, and asymmetric_lock_test.cc.
+// Protocol (Dekker's, with the owner's fence moved into the other thread's membarrier): the owner
+// sets inside_, then reads closed_. Another thread sets closed_, makes every running thread execute
+// a fence, then reads inside_. At least one of the two sees the other and backs off: no thread ever
+// waits. inside_ and closed_ are cleared by releases that pair with the acquires. If the kernel
+// refuses membarrier, only the owner can enter.
+// Constant-initialised. Not recursive. fork: a child may reset() the locks of threads that it does
+// not have.
+// Checked by asymmetric_lock_model_test.cc, which runs this code in every interleaving, and
+// asymmetric_lock_test.cc.
 #pragma once
 
 #include <atomic>
@@ -32,8 +36,8 @@ class BasicAsymmetricLock {
   }
   SEEMALLOC_ALWAYS_INLINE void leave() { inside_.store(false, std::memory_order_release); }
 
-  // The other threads' side. Returns false when the owner or another thread is inside, or when the kernel has no
-  // membarrier.
+  // The other threads' side. Returns false when the owner or another thread is inside, or when the
+  // kernel has no membarrier.
   bool try_close() {
     if (closed_.exchange(true, std::memory_order_acquire)) return false;
     if (Machine::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;

@@ -1,5 +1,6 @@
-// Runs the code of asymmetric_lock.h in every interleaving, on a machine with weak memory: one owner and two other
-// threads, each entering twice. Broken variants of the code must fail, which shows that the test can fail.
+// Runs the code of asymmetric_lock.h in every interleaving, on a machine with weak memory: one
+// owner and two other threads, each entering twice. Broken variants of the code must fail, which
+// shows that the test can fail.
 #include "core/os/runtime/asymmetric_lock.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ struct Seen {
 };
 
 template <class L>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites, Seen* seen) {
+std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
+                            Seen* seen) {
   auto model = std::make_unique<Model>(3u);
   L lock;
   ModelSection section;
@@ -65,7 +67,8 @@ TEST(AsymmetricLockModel, NeverTwoInAnyInterleaving) {
 // The fence after the exchange acquires as well; but ThreadSanitizer does not know of that fence.
 TEST(AsymmetricLockModel, EachOrderAndTheFenceAreNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelLock>, "asymmetric_lock.h", &tried), "try_close exchange: relaxed is enough\n");
+  EXPECT_EQ(unneeded_orders(explore<ModelLock>, "asymmetric_lock.h", &tried),
+            "try_close exchange: relaxed is enough\n");
   EXPECT_EQ(tried, 6u);
 }
 
@@ -76,7 +79,9 @@ struct OwnerChecksFirst : ModelLock {
     return true;
   }
 };
-TEST(AsymmetricLockModel, AnOwnerThatChecksFirstIsNotSeen) { EXPECT_NE(problem_of<OwnerChecksFirst>(), ""); }
+TEST(AsymmetricLockModel, AnOwnerThatChecksFirstIsNotSeen) {
+  EXPECT_NE(problem_of<OwnerChecksFirst>(), "");
+}
 
 struct ClosesInTwoSteps : ModelLock {
   bool try_close() {
@@ -87,17 +92,22 @@ struct ClosesInTwoSteps : ModelLock {
     return false;
   }
 };
-TEST(AsymmetricLockModel, WithoutTheExchangeTwoOthersGetIn) { EXPECT_NE(problem_of<ClosesInTwoSteps>(), ""); }
+TEST(AsymmetricLockModel, WithoutTheExchangeTwoOthersGetIn) {
+  EXPECT_NE(problem_of<ClosesInTwoSteps>(), "");
+}
 
 struct FencesFirst : ModelLock {
   bool try_close() {
-    if (!ModelMachine::fence_all_threads() || closed_.exchange(true, std::memory_order_acquire)) return false;
+    if (!ModelMachine::fence_all_threads() || closed_.exchange(true, std::memory_order_acquire))
+      return false;
     if (!inside_.load(std::memory_order_acquire)) return true;
     open();
     return false;
   }
 };
-TEST(AsymmetricLockModel, AFenceBeforeTheExchangeIsTooEarly) { EXPECT_NE(problem_of<FencesFirst>(), ""); }
+TEST(AsymmetricLockModel, AFenceBeforeTheExchangeIsTooEarly) {
+  EXPECT_NE(problem_of<FencesFirst>(), "");
+}
 
 }  // namespace
 }  // namespace seemalloc

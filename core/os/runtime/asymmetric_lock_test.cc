@@ -15,7 +15,8 @@ struct Guarded {
   long one = 0, two = 0;  // always equal outside of the lock
 };
 
-// The owner and two other threads change the same plain data; under ThreadSanitizer a hole in the protocol is a race.
+// The owner and two other threads change the same plain data; under ThreadSanitizer a hole in the
+// protocol is a race.
 TEST(AsymmetricLock, OneAtATime) {
   Guarded guarded;
   std::atomic<bool> done{false};
@@ -34,8 +35,8 @@ TEST(AsymmetricLock, OneAtATime) {
       }
     });
   }
-  // The side that enters less often determines the duration: on a loaded machine a holder may be descheduled for a
-  // while.
+  // The side that enters less often determines the duration: on a loaded machine a holder may be
+  // descheduled for a while.
   long entered = 0;
   for (long tries = 0; tries < 100'000'000 && (entered < 200'000 || closed.load() < 100); tries++) {
     if (tries % 64 == 0) std::this_thread::yield();

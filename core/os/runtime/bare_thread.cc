@@ -38,7 +38,8 @@ void BareThread::wait_for_end(uint64_t ns) const {
     if (at_ns >= end_ns) return;
     uint64_t left_ns = end_ns - at_ns < kMillisecond_ns ? end_ns - at_ns : kMillisecond_ns;
     timespec left{0, static_cast<long>(left_ns)};
-    // Not FUTEX_WAIT_PRIVATE: at the end of a thread the kernel wakes waiters with a shared futex call.
+    // Not FUTEX_WAIT_PRIVATE: at the end of a thread the kernel wakes waiters with a shared futex
+    // call.
     long result = sys(SYS_futex, as_long(&id_), FUTEX_WAIT, now, as_long(&left));
     if (result == -EPERM || result == -ENOSYS) pause(left_ns);
   }
@@ -75,9 +76,11 @@ bool BareThread::start(int (*run)(), size_t) {
 
 namespace {
 
-// Calls clone(2). The new thread calls `run` on its own stack and then ends. The moves put the arguments into the
-// registers of the system call. The new thread's frame is the outermost one of its stack: an unwinder stops there.
-extern "C" long seemalloc_bare_clone(long flags, uintptr_t stack, std::atomic<int>* id, uintptr_t thread_pointer, int (*run)());
+// Calls clone(2). The new thread calls `run` on its own stack and then ends. The moves put the
+// arguments into the registers of the system call. The new thread's frame is the outermost one of
+// its stack: an unwinder stops there.
+extern "C" long seemalloc_bare_clone(long flags, uintptr_t stack, std::atomic<int>* id,
+                                     uintptr_t thread_pointer, int (*run)());
 #if defined(__x86_64__)
 __asm__(R"(
   .pushsection .text.seemalloc_bare_clone, "ax", @progbits
@@ -144,8 +147,8 @@ size_t own_tls_bytes() {
   return 0;
 }
 
-// The memory around the thread pointer: on one side thread-local memory, at distances that are the same in each thread;
-// on the other side, or on both, the C library's record of the thread.
+// The memory around the thread pointer: on one side thread-local memory, at distances that are the
+// same in each thread; on the other side, or on both, the C library's record of the thread.
 constexpr uintptr_t kRecord_bytes = 8 * KiB;
 constexpr uintptr_t kLibcsTls_bytes = 1 * KiB;  // contains errno
 constexpr uintptr_t kMostTls_bytes = 1 * GiB;
@@ -153,8 +156,8 @@ constexpr uintptr_t kMostTls_bytes = 1 * GiB;
 struct Around {
   uintptr_t below = kRecord_bytes, above = kRecord_bytes;
 
-  // Includes the bytes from `at - bytes` to `at + bytes`, where `at` is the variable's address: its position in its
-  // block of thread-local memory is unknown.
+  // Includes the bytes from `at - bytes` to `at + bytes`, where `at` is the variable's address: its
+  // position in its block of thread-local memory is unknown.
   void include(const volatile void* variable, uintptr_t bytes, uintptr_t pointer) {
     uintptr_t at = reinterpret_cast<uintptr_t>(variable);
     if (at < pointer && pointer - at + bytes > below) below = pointer - at + bytes;
@@ -169,11 +172,14 @@ Around around(uintptr_t pointer) {
   return needed;
 }
 
-// Writes the words of the thread's record that any function of the C library may read. The ABI fixes their offsets.
+// Writes the words of the thread's record that any function of the C library may read. The ABI
+// fixes their offsets.
 void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t of_caller) {
 #if defined(__x86_64__)
   constexpr size_t kSelf = 0x00, kSelfAgain = 0x10, kStackGuard = 0x28, kPointerGuard = 0x30;
-  auto word = [](uintptr_t base, size_t offset) -> uintptr_t& { return *reinterpret_cast<uintptr_t*>(base + offset); };
+  auto word = [](uintptr_t base, size_t offset) -> uintptr_t& {
+    return *reinterpret_cast<uintptr_t*>(base + offset);
+  };
   word(pointer, kSelf) = word(pointer, kSelfAgain) = pointer;
   word(pointer, kStackGuard) = word(of_caller, kStackGuard);
   word(pointer, kPointerGuard) = word(of_caller, kPointerGuard);
@@ -182,10 +188,12 @@ void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t
 
 }  // namespace
 
-// Maps, in order of addresses: a guard page, the stack, and the memory around the thread pointer. The thread pointer
-// has the same offset in its page as the caller's, so that all alignments are the same.
+// Maps, in order of addresses: a guard page, the stack, and the memory around the thread pointer.
+// The thread pointer has the same offset in its page as the caller's, so that all alignments are
+// the same.
 bool BareThread::make_room(size_t stack_bytes) {
-  if (char* memory = memory_.load(std::memory_order_acquire)) return purge(memory, bytes_, Reason::kRecords);
+  if (char* memory = memory_.load(std::memory_order_acquire))
+    return purge(memory, bytes_, Reason::kRecords);
   uintptr_t page = page_bytes(), pointer = thread_pointer();
   Around needed = around(pointer);
   if (needed.below > kMostTls_bytes || needed.above > kMostTls_bytes) return false;
@@ -204,9 +212,12 @@ bool BareThread::start(int (*run)(), size_t stack_bytes) {
   if (!make_room(stack_bytes)) return false;
   uintptr_t of_caller = thread_pointer();
   write_record(thread_pointer_, of_caller);
-  uintptr_t stack = round_down(reinterpret_cast<uintptr_t>(memory_.load(std::memory_order_relaxed)) + page_bytes() + stack_bytes, 16);
-  constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
-                          CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+  uintptr_t stack =
+      round_down(reinterpret_cast<uintptr_t>(memory_.load(std::memory_order_relaxed)) +
+                     page_bytes() + stack_bytes,
+                 16);
+  constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                          CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
   if (refusal(SYS_clone) != 0) return false;
   return !sys_failed(seemalloc_bare_clone(kFlags, stack, &id_, thread_pointer_, run));
 }

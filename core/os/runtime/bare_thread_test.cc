@@ -59,7 +59,8 @@ TEST(BareThread, HasMemoryOfItsOwnWhichIsZeroEachTime) {
   EXPECT_EQ(own[0], 0x07070707);
 }
 
-// Another thread of the program may fork while the memory is made. The child starts a thread of its own.
+// Another thread of the program may fork while the memory is made. The child starts a thread of its
+// own.
 BareThread* half_made = nullptr;
 int status_of_child = -1;
 long fork_at_mprotect(long number) {
@@ -82,7 +83,8 @@ TEST(BareThread, StartsInAChildOfAForkWhileItsMemoryWasMade) {
   fault_hook = fork_at_mprotect;
   run(thread, look_at_own_memory);
   fault_hook = nullptr;
-  if (half_made != nullptr) GTEST_SKIP() << "an ordinary thread in this build: its memory is not made here";
+  if (half_made != nullptr)
+    GTEST_SKIP() << "an ordinary thread in this build: its memory is not made here";
   EXPECT_EQ(status_of_child, 0);
 }
 
@@ -128,7 +130,8 @@ TEST(BareThread, HasTheSignalMaskOfWhoStartsIt) {
   MaskBefore before = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR1) | mask_of(SIGWINCH));
   run(thread, read_mask);
   restore_signal_mask(before);
-  EXPECT_EQ(seen_mask & (mask_of(SIGUSR1) | mask_of(SIGWINCH)), mask_of(SIGUSR1) | mask_of(SIGWINCH));
+  EXPECT_EQ(seen_mask & (mask_of(SIGUSR1) | mask_of(SIGWINCH)),
+            mask_of(SIGUSR1) | mask_of(SIGWINCH));
 }
 
 #ifndef __SANITIZE_THREAD__

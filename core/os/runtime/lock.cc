@@ -4,8 +4,10 @@
 
 namespace seemalloc {
 
-constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec"))) = false;
-constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("initial-exec"))) = false;
+constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec"))) =
+    false;
+constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("initial-exec"))) =
+    false;
 constinit thread_local unsigned locks_held __attribute__((tls_model("initial-exec"))) = 0;
 
 constinit WaitCounters shared_waits, owner_waits;

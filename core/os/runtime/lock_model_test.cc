@@ -1,5 +1,7 @@
-// Runs the code of lock.h and lock_slow.h in every interleaving, on a machine with weak memory: three threads, of
-// which one enters a Lock twice. Broken variants of the code must fail, which shows that the test can fail.
+// Runs the code of lock.h and lock_slow.h in every interleaving, on a machine with weak memory:
+// three threads, of
+// which one enters a Lock twice. Broken variants of the code must fail, which shows that the test
+// can fail.
 #include "core/os/runtime/lock.h"
 
 #include <gtest/gtest.h>
@@ -19,16 +21,21 @@ struct Seen {
 };
 
 template <class L>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites, Seen* seen) {
+std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
+                            Seen* seen) {
   constexpr unsigned kFirstEnters = std::is_base_of_v<ModelLock, L> ? 2 : 1;
   auto model = std::make_unique<Model>(3u);
   L lock;
   ModelSection section;
   for (unsigned thread : {0u, 1u, 2u}) {
-    model->thread({[&] { lock.lock(); }, [&, thread] { section.use(thread); }, [&] { lock.unlock(); }}, thread == 0 ? kFirstEnters : 1u);
+    model->thread(
+        {[&] { lock.lock(); }, [&, thread] { section.use(thread); }, [&] { lock.unlock(); }},
+        thread == 0 ? kFirstEnters : 1u);
   }
   model->before_run = [] { locks_held = 0; };
-  model->at_end = [&] { return section.uses() == kFirstEnters + 2 ? "" : "a thread did not enter"; };
+  model->at_end = [&] {
+    return section.uses() == kFirstEnters + 2 ? "" : "a thread did not enter";
+  };
   set_up(*model);
   std::string problem = model->explore();
   locks_held = 0;
@@ -67,7 +74,8 @@ TEST(LockModel, EachOrderAndTheWakeAreNeeded) {
 TEST(LockModel, EachOrderOfAnOwnersLockIsNeeded) {
   unsigned tried = 0;
   EXPECT_EQ(unneeded_orders(explore<ModelOwnerLock>, "lock.h", &tried), "");
-  EXPECT_EQ(unneeded_orders(explore<ModelOwnerLock>, "lock_slow.h", &tried), "wake wake: relaxed is enough\n");
+  EXPECT_EQ(unneeded_orders(explore<ModelOwnerLock>, "lock_slow.h", &tried),
+            "wake wake: relaxed is enough\n");
   EXPECT_EQ(tried, 4u);
 }
 
@@ -85,14 +93,18 @@ struct ForgetsOthers : ModelLock {
     if (try_lock()) return;
     count_held(+1);
     uint32_t free = 0;
-    while (!state_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) {  // should be 2
+    // Should be 2.
+    while (!state_.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                           std::memory_order_relaxed)) {
       if (state_.exchange(2, std::memory_order_acquire) == 0) return;
       ModelMachine::futex_wait(&state_, 2, 0);
       free = 0;
     }
   }
 };
-TEST(LockModel, AThreadThatHasSleptLeavesWordForOthers) { EXPECT_EQ(problem_of<ForgetsOthers>(), "a thread waits for ever"); }
+TEST(LockModel, AThreadThatHasSleptLeavesWordForOthers) {
+  EXPECT_EQ(problem_of<ForgetsOthers>(), "a thread waits for ever");
+}
 
 struct UnlocksInTwoSteps : ModelLock {
   void unlock() {
@@ -102,7 +114,9 @@ struct UnlocksInTwoSteps : ModelLock {
     count_held(-1);
   }
 };
-TEST(LockModel, ALockWithoutTimeoutNeedsAnExchangeToUnlock) { EXPECT_EQ(problem_of<UnlocksInTwoSteps>(), "a thread waits for ever"); }
+TEST(LockModel, ALockWithoutTimeoutNeedsAnExchangeToUnlock) {
+  EXPECT_EQ(problem_of<UnlocksInTwoSteps>(), "a thread waits for ever");
+}
 
 }  // namespace
 }  // namespace seemalloc

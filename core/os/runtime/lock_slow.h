@@ -1,5 +1,5 @@
-// The slow paths of the locks in lock.h: waiting, waking and fork. Included by lock.cc and by tests that run the locks on
-// another machine than RealMachine.
+// The slow paths of the locks in lock.h: waiting, waking and fork. Included by lock.cc and by tests
+// that run the locks on another machine than RealMachine.
 #pragma once
 
 #include "core/base/counters.h"
@@ -81,7 +81,9 @@ void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t look_again_ns) {
 }
 
 template <typename Machine>
-void BasicLockWord<Machine>::wake() { Machine::futex_wake(&state_, 1); }
+void BasicLockWord<Machine>::wake() {
+  Machine::futex_wake(&state_, 1);
+}
 
 template <typename Machine>
 void BasicLock<Machine>::lock_slow() {

@@ -37,7 +37,8 @@ TYPED_TEST(LockWaitTest, FreeLocksCountNothing) {
   EXPECT_EQ(after.wait_ns, before.wait_ns);
 }
 
-// One thread holds the lock for a while, another requests it. On a busy machine that one may come too late to wait.
+// One thread holds the lock for a while, another requests it. On a busy machine that one may come
+// too late to wait.
 template <typename L>
 void make_wait(L& lock) {
   std::atomic<bool> coming{false};
@@ -84,7 +85,8 @@ TYPED_TEST(LockWaitTest, ContentionCountsNoMoreThanOncePerLock) {
   for (std::thread& thread : threads) thread.join();
   LockWaits after = this->waits();
   EXPECT_EQ(protected_count, uint64_t{kThreads} * kEach);
-  EXPECT_LE(after.short_waits - before.short_waits + after.waits - before.waits, uint64_t{kThreads} * kEach);
+  EXPECT_LE(after.short_waits - before.short_waits + after.waits - before.waits,
+            uint64_t{kThreads} * kEach);
 }
 
 }  // namespace

@@ -15,12 +15,14 @@ namespace {
 alignas(kScratchBytes) constinit char pieces[kScratchPieces][kScratchBytes] = {};
 std::atomic<uint32_t> taken_pieces{0};
 constexpr uint32_t kAllTaken = (uint32_t{1} << kScratchPieces) - 1;
-// Pieces that this thread holds or is about to take: a signal handler that forks may interrupt it anywhere.
+// Pieces that this thread holds or is about to take: a signal handler that forks may interrupt it
+// anywhere.
 constinit thread_local unsigned held __attribute__((tls_model("initial-exec"))) = 0;
 
 // Not counted among the heap's calls (calls.h): the trace hook for those may itself need the page.
 SEEMALLOC_COLD void* map_piece() {
-  long result = sys(SYS_mmap, 0, kScratchBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  long result =
+      sys(SYS_mmap, 0, kScratchBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return sys_failed(result) ? nullptr : reinterpret_cast<void*>(result);
 }
 
@@ -37,7 +39,8 @@ void* take_scratch() {
       return map_piece();
     }
     bit = ~taken & (taken + 1);
-  } while (!taken_pieces.compare_exchange_weak(taken, taken | bit, std::memory_order_acquire, std::memory_order_relaxed));
+  } while (!taken_pieces.compare_exchange_weak(taken, taken | bit, std::memory_order_acquire,
+                                               std::memory_order_relaxed));
   return pieces[__builtin_ctz(bit)];
 }
 

@@ -1,15 +1,16 @@
-// Scratch memory for buffers that are too large for the caller's stack. A thread in malloc may have a stack of 8 KiB,
-// including a signal frame, so a slow path uses at most 4.5 KiB (docs/decisions/0071).
+// Scratch memory for buffers that are too large for the caller's stack. A thread in malloc may have
+// a stack of 8 KiB, including a signal frame, so a slow path uses at most 4.5 KiB
+// (docs/decisions/0071).
 //
-// There are 16 pieces of 4 KiB. Any thread and any signal handler may take and return one; a handler that interrupts a
-// holder takes another piece. Nothing waits: if all are taken, a page is mapped temporarily. If the kernel refuses that
-// too, the object is absent and the caller does without. A use costs about 20 instructions, so it is for rare work
-// only.
+// There are 16 pieces of 4 KiB. Any thread and any signal handler may take and return one; a
+// handler that interrupts a holder takes another piece. Nothing waits: if all are taken, a page is
+// mapped temporarily. If the kernel refuses that too, the object is absent and the caller does
+// without. A use costs about 20 instructions, so it is for rare work only.
 // Invariants:
 //  1. a bit in taken_pieces is set while its piece has a holder.
 //  2. the thread that sets a bit (acquire) sees all writes of the previous holder (release).
-// In a forked child, the pieces of the parent's other threads are free again, unless the child's own thread holds a
-// piece.
+// In a forked child, the pieces of the parent's other threads are free again, unless the child's
+// own thread holds a piece.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,9 @@ void give_scratch(void* piece);
 // Called in a forked child, while it has only this thread.
 void forget_scratch_in_child();
 
-// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/malloc/slow_path.h). Less stack
-// is left there, so all work that can be postponed is skipped.
+// Set while a slow path calls a function that may call malloc (InnerCalls in
+// core/api/malloc/slow_path.h). Less stack is left there, so all work that can be postponed is
+// skipped.
 extern constinit thread_local bool inner_calls __attribute__((tls_model("initial-exec")));
 
 // An object in scratch memory. Check that it is present before use.
@@ -36,13 +38,15 @@ class Scratch {
   static_assert(sizeof(T) <= kScratchBytes && alignof(T) <= kScratchBytes);
 
  public:
-  // Without arguments, the object is left uninitialised if its type allows that, like a local variable.
+  // Without arguments, the object is left uninitialised if its type allows that, like a local
+  // variable.
   Scratch() : object_(static_cast<T*>(take_scratch())) {
     if (object_ != nullptr) new (object_) T;
   }
   template <typename First, typename... Rest>
   explicit Scratch(First&& first, Rest&&... rest) : object_(static_cast<T*>(take_scratch())) {
-    if (object_ != nullptr) new (object_) T(static_cast<First&&>(first), static_cast<Rest&&>(rest)...);
+    if (object_ != nullptr)
+      new (object_) T(static_cast<First&&>(first), static_cast<Rest&&>(rest)...);
   }
   ~Scratch() {
     if (object_ == nullptr) return;

@@ -79,7 +79,8 @@ void use_a_piece(unsigned char mark) {
 void on_signal(int) { use_a_piece(0xEE); }
 
 TEST(Scratch, NoTwoHoldersShareAPiece) {
-  struct sigaction action {}, before;
+  struct sigaction action {
+  }, before;
   action.sa_handler = on_signal;
   sigaction(SIGUSR1, &action, &before);
   std::vector<std::thread> threads;

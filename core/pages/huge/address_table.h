@@ -1,8 +1,9 @@
-// AddressTable: a hash map from addresses to one-word values, with linear probing. Its memory comes from the arena and
-// is never returned.
+// AddressTable: a hash map from addresses to one-word values, with linear probing. Its memory comes
+// from the arena and is never returned.
 //
-// Pure data; the owner's lock protects it. Cost: one or two cache lines. The table doubles when it is half full.
-// Invariant: there is no free slot between the first slot of an address (given by its hash) and the slot that holds it.
+// Pure data; the owner's lock protects it. Cost: one or two cache lines. The table doubles when it
+// is half full. Invariant: there is no free slot between the first slot of an address (given by its
+// hash) and the slot that holds it.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,8 @@ class AddressTable {
     size_t hole = slot_of(address);
     if (slots_[hole].address == 0) return false;
     count_--;
-    // Entries behind the removed one move up, unless that would put them in front of their own first slot.
+    // Entries behind the removed one move up, unless that would put them in front of their own
+    // first slot.
     for (size_t at = next(hole); slots_[at].address != 0; at = next(at)) {
       size_t home = hash(slots_[at].address);
       if (((at - home) & (capacity_ - 1)) < ((at - hole) & (capacity_ - 1))) continue;

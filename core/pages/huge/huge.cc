@@ -26,47 +26,50 @@ namespace seemalloc::pages {
 
 namespace {
 
-// The rest of a run behind a block is kept for other requests if it has at least this many bytes; a smaller rest stays
-// with the block.
+// The rest of a run behind a block is kept for other requests if it has at least this many bytes; a
+// smaller rest stays with the block.
 constexpr size_t kMinRestBytes = 256 * KiB;
 // Smaller pieces are not moved: each call costs as much as about 10 page faults.
 constexpr size_t kMinPieceBytes = 64 * KiB;
 constexpr unsigned kMaxPieces = 32;
 // A block with more than one part per this many bytes is cheaper to copy than to move.
 constexpr size_t kBytesPerMove = 128 * KiB;
-// Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector leaves ever larger
-// ranges behind, and they are of no use if only small blocks follow.
+// Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector
+// leaves ever larger ranges behind, and they are of no use if only small blocks follow.
 constexpr size_t kMaxKeptBytes = 32 * MiB;
-// Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each keeps the pages of
-// the largest block it has held, which the next block does not need. With half of this limit, large_blocks 10 takes
+// Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each
+// keeps the pages of the largest block it has held, which the next block does not need. With half
+// of this limit, large_blocks 10 takes
 // 10 % less memory and 40 % more time.
 constexpr size_t kMaxSparseBytes = 128 * MiB;
-// Each refused move may cost address space. After this many, a move is tried only now and then until everything is
-// purged.
+// Each refused move may cost address space. After this many, a move is tried only now and then
+// until everything is purged.
 constexpr unsigned kMaxRefusedMoves = 8;
-constexpr unsigned kDelaysBetweenTries = 64;  // time between such tries, in purge delays; one second is added
+// Time between such tries, in purge delays; one second is added.
+constexpr unsigned kDelaysBetweenTries = 64;
 
 constinit Lock lock;
 constinit HugeCache cache;
-// Freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's limit.
+// Freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's
+// limit.
 constinit WantedAgain gone_at_once;
 // Unmapped on request, under memory pressure, or because the cache was full: only counted.
 constinit WantedAgain gone_early;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
-constinit size_t memory_bytes = 0;  // of the blocks in use, with their reserves
-constinit size_t peak_bytes = 0;  // highest used_bytes in this window (purge.h)
+constinit size_t memory_bytes = 0;                // of the blocks in use, with their reserves
+constinit size_t peak_bytes = 0;                  // highest used_bytes in this window (purge.h)
 constinit size_t most_bytes = 0, most_spans = 0;  // highest values since the process started
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
-// Blocks that realloc moves at this moment. Another block may take the old addresses before the lock is taken for the
-// new ones (verify_huge).
+// Blocks that realloc moves at this moment. Another block may take the old addresses before the
+// lock is taken for the new ones (verify_huge).
 constinit std::atomic<uint32_t> moving_blocks{0};
 
 size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
-// Holds the lock while the counters change, and reports the new total to the backing. Memory that leaves the counters
-// must be covered by a Hold first.
+// Holds the lock while the counters change, and reports the new total to the backing. Memory that
+// leaves the counters must be covered by a Hold first.
 class BookGuard {
  public:
   BookGuard() { lock.lock(); }
@@ -86,8 +89,8 @@ size_t rounded(size_t bytes) { return round_up(bytes, huge_granule()); }
 size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShift; }
 Range memory_of(const Span* span) { return Range{span->start, span->bytes + reserve_of(span)}; }
 
-// The current time in steps of an eighth of the purge delay: adjacent ranges freed in the same step are cached as one.
-// Memory that is never purged has no age.
+// The current time in steps of an eighth of the purge delay: adjacent ranges freed in the same step
+// are cached as one. Memory that is never purged has no age.
 uint64_t freed_now() {
   if (purge_mode() == options::Purge::kNever) return 0;
   uint64_t step = purge_delay_ns() / 8 + 1;
@@ -102,7 +105,8 @@ void discard_early(const Range& range) {
   discard_huge(range, os::Reason::kDecay);
 }
 
-// Caches memory for the next request. If there is no free record, the range that was freed first is unmapped.
+// Caches memory for the next request. If there is no free record, the range that was freed first is
+// unmapped.
 void keep(const Extent& extent) {
   DCHECK(extent.bytes != 0 && (extent.start | extent.bytes) % huge_granule() == 0);
   for (;;) {
@@ -121,8 +125,8 @@ void keep(const Extent& extent) {
 
 // ---- moving ----
 
-// The range that memory is moved to. A refused move may leave a hole in it, which may already be mapped by another
-// thread.
+// The range that memory is moved to. A refused move may leave a hole in it, which may already be
+// mapped by another thread.
 struct Target {
   Range range{0, 0};
   Range hole{0, 0};
@@ -138,13 +142,15 @@ void abandon(const Target& target) {
   discard_huge(Range{target.hole.end(), target.range.end() - target.hole.end()});
 }
 
-// Moves one part to `at` in the target, with `room` bytes mapped behind it (os::move_pages), which the next move
-// replaces.
+// Moves one part to `at` in the target, with `room` bytes mapped behind it (os::move_pages), which
+// the next move replaces.
 bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
-  DCHECK(part.bytes != 0 && at >= target->range.start && at + part.bytes + room <= target->range.end());
+  DCHECK(part.bytes != 0 && at >= target->range.start &&
+         at + part.bytes + room <= target->range.end());
   forget_huge_mapping(part);
   Range moved{at, part.bytes + room};
-  os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes, os::Reason::kHuge);
+  os::Moved result =
+      os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes, os::Reason::kHuge);
   if (result == os::Moved::kYes) {
     replace_huge_mapping(moved);
     return true;
@@ -159,8 +165,9 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   return false;
 }
 
-// Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last granule of a piece
-// that would reach the end of the target, because every move needs room behind it.
+// Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last
+// granule of a piece that would reach the end of the target, because every move needs room behind
+// it.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
   DCHECK(at + piece.bytes <= target->range.end());
   if (at + piece.bytes == target->range.end()) {
@@ -181,14 +188,16 @@ bool move_piece(Range piece, uintptr_t at, Target* target) {
 
 bool may_move() {
   if (refused_moves.load(std::memory_order_relaxed) < kMaxRefusedMoves) return true;
-  uint64_t wait_ns = kSecond_ns + kDelaysBetweenTries * options::get(options::Id::purge_delay) * kMillisecond_ns;
-  if (os::coarse_monotonic_ns() - last_refused_ns.load(std::memory_order_relaxed) < wait_ns) return false;
+  uint64_t wait_ns =
+      kSecond_ns + kDelaysBetweenTries * options::get(options::Id::purge_delay) * kMillisecond_ns;
+  if (os::coarse_monotonic_ns() - last_refused_ns.load(std::memory_order_relaxed) < wait_ns)
+    return false;
   refused_moves.store(kMaxRefusedMoves - 1, std::memory_order_relaxed);
   return true;
 }
 
-// Moves cached pieces into the target from `at` on, until the target is full or no suitable piece is left. Returns
-// false when a move was refused: the caller must abandon the target.
+// Moves cached pieces into the target from `at` on, until the target is full or no suitable piece
+// is left. Returns false when a move was refused: the caller must abandon the target.
 bool fill(uintptr_t at, Target* target) {
   struct Pieces {
     Extent at[kMaxPieces];
@@ -218,7 +227,9 @@ bool fill(uintptr_t at, Target* target) {
 }
 
 // Of `bytes` that were added to blocks, the part that was not moved into the target.
-size_t fresh_bytes(size_t bytes, const Target& target) { return bytes > target.reused ? bytes - target.reused : 0; }
+size_t fresh_bytes(size_t bytes, const Target& target) {
+  return bytes > target.reused ? bytes - target.reused : 0;
+}
 
 void note_if_any(size_t bytes) {
   if (bytes != 0) note_growth(bytes);
@@ -226,8 +237,8 @@ void note_if_any(size_t bytes) {
 
 struct Taken {
   Range range;
-  bool clean;  // reads as zero
-  bool dense;  // most of it is resident
+  bool clean;          // reads as zero
+  bool dense;          // most of it is resident
   size_t fresh_bytes;  // the part that is new to the heap
 };
 
@@ -264,9 +275,11 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
 // Whether memory that left the cache before its delay would have served this request.
 bool is_wanted_again(size_t bytes) {
   LockGuard guard(lock);
-  // In eager mode purge_delay_ns() is the delay of memory that is too small to be purged immediately, which does not
-  // apply to huge memory.
-  uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager ? PurgeDelay::kFirst_ns : purge_delay_ns();
+  // In eager mode purge_delay_ns() is the delay of memory that is too small to be purged
+  // immediately, which does not apply to huge memory.
+  uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager
+                                                        ? PurgeDelay::kFirst_ns
+                                                        : purge_delay_ns();
   return gone_at_once.mapped(bytes, now, delay) || gone_early.mapped(bytes, now, delay);
 }
 
@@ -304,8 +317,8 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 
 }  // namespace
 
-// Caches a range that the kernel could neither unmap nor purge. Its age excludes it from further purges. If there is no
-// free record, the range is lost.
+// Caches a range that the kernel could neither unmap nor purge. Its age excludes it from further
+// purges. If there is no free record, the range is lost.
 void keep_stuck_huge(const Range& range) {
   BookGuard guard;
   cache.put(Extent{range.start, range.bytes, UINT64_MAX, false});
@@ -318,7 +331,8 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   Taken memory;
   Hold hold;
   if (!take_memory(bytes, alignment, &hold, &memory)) return nullptr;
-  Span* span = page_map.reserve(memory.range.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
+  Span* span =
+      page_map.reserve(memory.range.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
     discard_huge(memory.range);
     return nullptr;
@@ -339,19 +353,22 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 
 namespace {
 // An eighth of the bytes in use, but at least `least`.
-size_t eighth_of_used_locked(size_t least) { return used_bytes / 8 > least ? used_bytes / 8 : least; }
+size_t eighth_of_used_locked(size_t least) {
+  return used_bytes / 8 > least ? used_bytes / 8 : least;
+}
 
-// The most that the cache keeps of a freed range: an eighth of the bytes in use. It is raised to the recent peak if
-// such memory has been needed again, or if the range is larger than all memory in use: it served a whole phase of the
-// program, and the next such phase needs it again.
+// The most that the cache keeps of a freed range: an eighth of the bytes in use. It is raised to
+// the recent peak if such memory has been needed again, or if the range is larger than all memory
+// in use: it served a whole phase of the program, and the next such phase needs it again.
 size_t most_kept_locked(size_t bytes) {
   bool again = gone_at_once.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
   size_t most = eighth_of_used_locked(kMaxKeptBytes);
   size_t kept = used_bytes + cache.dirty_bytes();
   if ((again || bytes > used_bytes) && peak_bytes > kept + most) most = peak_bytes - kept;
-  // Memory that was needed again may take a quarter of the limit: it has just been in use, and it is purged when memory
-  // gets short.
-  size_t reserve = again && !memory_is_short.load(std::memory_order_relaxed) ? 4 * reserve_limit() : reserve_limit();
+  // Memory that was needed again may take a quarter of the limit: it has just been in use, and it
+  // is purged when memory gets short.
+  size_t reserve = again && !memory_is_short.load(std::memory_order_relaxed) ? 4 * reserve_limit()
+                                                                             : reserve_limit();
   return most < reserve ? most : reserve;
 }
 
@@ -359,12 +376,14 @@ size_t most_kept_locked(size_t bytes) {
 bool goes_at_once(const Range& range, options::Purge mode) {
   if (mode == options::Purge::kNever) return false;
   LockGuard guard(lock);
-  if (mode == options::Purge::kBalanced && range.bytes <= most_kept_locked(range.bytes)) return false;
+  if (mode == options::Purge::kBalanced && range.bytes <= most_kept_locked(range.bytes))
+    return false;
   gone_at_once.gone(range.bytes, os::coarse_monotonic_ns());
   return true;
 }
 
-// Takes the sparse range that was freed first, if all sparse ranges and `bytes` more exceed their limit.
+// Takes the sparse range that was freed first, if all sparse ranges and `bytes` more exceed their
+// limit.
 bool take_sparse_too_much(size_t bytes, Range* out, Hold* hold) {
   BookGuard guard;
   size_t most = eighth_of_used_locked(kMaxSparseBytes);
@@ -387,9 +406,10 @@ void make_room_for_sparse(size_t bytes) {
 void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
   if (goes_at_once(range, mode)) return discard_huge(range, os::Reason::kDecay);
-  // The kernel checks each page, so the query is skipped for memory that is known to be dense because it is reused
-  // often.
-  bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
+  // The kernel checks each page, so the query is skipped for memory that is known to be dense
+  // because it is reused often.
+  bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes,
+                                                            os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
   keep(Extent{range.start, range.bytes, freed_now(), sparse});
 }
@@ -418,8 +438,8 @@ void release_huge(Span* span) {
 
 namespace {
 
-// For a size that the memory of the block already covers. The excess of a block that shrinks is freed if it is large
-// enough to be worth a system call.
+// For a size that the memory of the block already covers. The excess of a block that shrinks is
+// freed if it is large enough to be worth a system call.
 void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   DCHECK(bytes != 0 && bytes <= memory.bytes);
@@ -434,14 +454,15 @@ void resize_within(Span* span, size_t bytes) {
   if (give) keep_or_discard(rest, span->known_dense);
 }
 
-// The size to grow to. A block that grows by little for the second time will probably do so again, so it gets an eighth
-// more.
+// The size to grow to. A block that grows by little for the second time will probably do so again,
+// so it gets an eighth more.
 size_t with_room(const Span* span, size_t bytes) {
   if (span->carved == 0 || bytes - span->bytes > bytes / 4) return bytes;
   return rounded(bytes + bytes / 8);
 }
 
-// Takes the memory behind the block, cached or not yet mapped. On success the block has `whole` bytes.
+// Takes the memory behind the block, cached or not yet mapped. On success the block has `whole`
+// bytes.
 bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   DCHECK(whole >= bytes && whole > memory.bytes);
@@ -470,8 +491,9 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   return true;
 }
 
-// Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
-// range, which is mapped in advance for this case: once the block is in two parts, no further step can fail.
+// Moves the block's pages part by part. If a move is refused in the middle, the whole block is
+// copied to the spare range, which is mapped in advance for this case: once the block is in two
+// parts, no further step can fail.
 bool move_block(const Range& from, const Range& spare, Target* target) {
   DCHECK(target->range.bytes >= from.bytes && (spare.bytes == 0 || spare.bytes >= from.bytes));
   Range rest = from;
@@ -494,8 +516,8 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
   return true;
 }
 
-// False if the program has split the mapping (madvise, mlock, mprotect of a part). Such a block is copied, which makes
-// it one mapping again.
+// False if the program has split the mapping (madvise, mlock, mprotect of a part). Such a block is
+// copied, which makes it one mapping again.
 bool is_as_we_made_it(Range memory) {
   while (memory.bytes != 0) {
     Range part = first_huge_part(memory);
@@ -506,17 +528,20 @@ bool is_as_we_made_it(Range memory) {
 }
 
 bool movable(const Range& memory) {
-  if (!may_move() || !seams_are_known() || seams_inside(memory) > memory.bytes / kBytesPerMove) return false;
+  if (!may_move() || !seams_are_known() || seams_inside(memory) > memory.bytes / kBytesPerMove)
+    return false;
   return is_as_we_made_it(memory);
 }
 
-// Maps the ranges for a block that is to grow: one to move it to and, if the move takes several calls, a spare one.
+// Maps the ranges for a block that is to grow: one to move it to and, if the move takes several
+// calls, a spare one.
 bool map_places(const Range& memory, size_t bytes, Range* place, Range* spare) {
   *spare = Range{0, 0};
   if (!map_huge(bytes, kPageBytes, place)) return false;
   bool in_parts = first_huge_part(memory).bytes != memory.bytes;
   if (page_map.reserve(place->start, kPageBytes) &&
-      (!in_parts || (map_huge(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
+      (!in_parts ||
+       (map_huge(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
     return true;
   }
   discard_huge(*place);
@@ -531,11 +556,14 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   if (!backing.has_room(whole - memory.bytes)) whole = bytes;
   Hold growth;
   if (!growth.charge(whole - memory.bytes)) return false;
-  if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
+  if (!map_places(memory, whole, &place, &spare) &&
+      (whole == bytes || !map_places(memory, bytes, &place, &spare)))
+    return false;
   Target target{place};
   moving_blocks.fetch_add(1);
   page_map.set_foreign(span->start, kPageBytes);  // before another thread may map the addresses
-  bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) && move_block(memory, spare, &target);
+  bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) &&
+               move_block(memory, spare, &target);
   if (!moved) abandon(target);
   if (target.range.start != spare.start) discard_huge(spare);
   if (moved) {
@@ -690,13 +718,17 @@ const char* verify_huge() {
   size_t used = 0, memory = 0;
   for (const Span* span = in_use.front(); span != nullptr; span = span->next) {
     const Span* entry = page_map.span_of(pointer(span->start));
-    // Free while the block is being released; foreign or another block's while realloc moves the block.
-    bool leaves = entry->kind == SpanKind::kFree || entry->kind == SpanKind::kForeign || moving_blocks.load() != 0;
-    if (span->kind != SpanKind::kHuge || (entry != span && !leaves)) return "invariant huge.1: each block in use is in the page map";
+    // Free while the block is being released; foreign or another block's while realloc moves the
+    // block.
+    bool leaves = entry->kind == SpanKind::kFree || entry->kind == SpanKind::kForeign ||
+                  moving_blocks.load() != 0;
+    if (span->kind != SpanKind::kHuge || (entry != span && !leaves))
+      return "invariant huge.1: each block in use is in the page map";
     used += span->bytes;
     memory += memory_of(span).bytes;
   }
-  if (used != used_bytes || memory != memory_bytes) return "invariant huge.2: the counters are the sums over the blocks in use";
+  if (used != used_bytes || memory != memory_bytes)
+    return "invariant huge.2: the counters are the sums over the blocks in use";
   return cache.verify();
 }
 #endif

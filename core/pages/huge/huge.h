@@ -1,13 +1,15 @@
-// Huge runs: blocks of more than half a region, which are mapped outside of regions, and the cache of freed ones
-// (huge_cache.h).
+// Huge runs: blocks of more than half a region, which are mapped outside of regions, and the cache
+// of freed ones (huge_cache.h).
 //
-// Freed memory is cached for one purge delay. A page fault costs as much as moving 70 pages (docs/decisions/0010), so
-// resident memory is reused wherever it is: the first part of a cached run, or else cached pieces that are moved
-// together at the new block's address. Threads: any; one lock, not held across system calls. Address space:
-// huge_space.h.
+// Freed memory is cached for one purge delay. A page fault costs as much as moving 70 pages
+// (docs/decisions/0010), so resident memory is reused wherever it is: the first part of a cached
+// run, or else cached pieces that are moved together at the new block's address. Threads: any; one
+// lock, not held across system calls. Address space: huge_space.h.
 // Invariants:
-//  1. a block's memory is its bytes and a reserve behind them that it can grow into (Span::capacity, in pages).
-//  2. between two mapping boundaries (seams.h) our memory is one kernel mapping; it is moved from boundary to boundary.
+//  1. a block's memory is its bytes and a reserve behind them that it can grow into
+//     (Span::capacity, in pages).
+//  2. between two mapping boundaries (seams.h) our memory is one kernel mapping; it is moved from
+//     boundary to boundary.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +20,22 @@
 
 namespace seemalloc::pages {
 
-// Returns a published kHuge span of at least `bytes` with its start aligned to `alignment`. Null when the OS refuses
-// memory.
+// Returns a published kHuge span of at least `bytes` with its start aligned to `alignment`. Null
+// when the OS refuses memory.
 Span* allocate_huge(size_t bytes, size_t alignment);
 void release_huge(Span* span);
 
-// Resizes in place or by moving page tables (mremap), never by copying all of it. Returns false when refused or when it
-// would take too many moves; the span is then unchanged. May change span->start.
+// Resizes in place or by moving page tables (mremap), never by copying all of it. Returns false
+// when refused or when it would take too many moves; the span is then unchanged. May change
+// span->start.
 bool resize_huge(Span* span, size_t bytes);
 
-// Unmaps at most `most` cached ranges that were freed before `cutoff_ns`. Returns the bytes unmapped.
-size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked, unsigned most = UINT32_MAX);
-// Unmaps cached ranges, oldest first, until this many bytes are unmapped. Returns the bytes unmapped.
+// Unmaps at most `most` cached ranges that were freed before `cutoff_ns`. Returns the bytes
+// unmapped.
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked,
+                  unsigned most = UINT32_MAX);
+// Unmaps cached ranges, oldest first, until this many bytes are unmapped. Returns the bytes
+// unmapped.
 size_t purge_huge_oldest(size_t bytes, os::Reason reason);
 
 // Bytes of the blocks in use. Cost: one load, no lock.
@@ -48,7 +54,7 @@ struct HugeStatistics {
   size_t spans;
   size_t used_bytes;
   size_t cached_bytes;
-  size_t memory_bytes;  // of the spans in use, with their reserves
+  size_t memory_bytes;            // of the spans in use, with their reserves
   size_t most_spans, most_bytes;  // highest values since the process started
 };
 HugeStatistics huge_statistics();
@@ -57,12 +63,12 @@ struct HugeMemory {
   uintptr_t start;
   size_t bytes, reserve_bytes;
 };
-// Calls f for the memory of each span in use, with no lock held: by then the memory may have been freed, unmapped or
-// reused.
+// Calls f for the memory of each span in use, with no lock held: by then the memory may have been
+// freed, unmapped or reused.
 void for_each_huge_memory(void (*f)(void* context, const HugeMemory& memory), void* context);
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
-// The same for the spans that exist at the start of the call, with the lock released now and then. Concurrent changes
-// may make it visit a span twice or not at all.
+// The same for the spans that exist at the start of the call, with the lock released now and then.
+// Concurrent changes may make it visit a span twice or not at all.
 void visit_huge_spans(void (*f)(void* context, Span* span), void* context);
 struct Extent;
 // Copies the cached extents, at most HugeCache::kExtents. Returns their number.

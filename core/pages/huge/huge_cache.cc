@@ -48,12 +48,13 @@ bool HugeCache::put(Extent extent) {
 unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
   DCHECK(first < count_);
   unsigned i = first;
-  for (*bytes = extents_[i].bytes; i + 1 < count_ && continues(extents_[i], extents_[i + 1]); i++) *bytes += extents_[i + 1].bytes;
+  for (*bytes = extents_[i].bytes; i + 1 < count_ && continues(extents_[i], extents_[i + 1]); i++)
+    *bytes += extents_[i + 1].bytes;
   return i + 1;
 }
 
-// Takes the first `bytes` of the run that starts at an extent. Requires: the run has them. *out gets the latest
-// freed_ns of its parts.
+// Takes the first `bytes` of the run that starts at an extent. Requires: the run has them. *out
+// gets the latest freed_ns of its parts.
 void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
   DCHECK(first < count_ && bytes != 0 && dirty_bytes_ >= bytes);
   *out = extents_[first];
@@ -80,7 +81,8 @@ bool HugeCache::take_fit(size_t bytes, size_t alignment, size_t least_rest, Exte
   for (unsigned i = 0; i < count_;) {
     size_t run_bytes;
     unsigned end = end_of_run(i, &run_bytes);
-    if (run_bytes >= bytes && run_bytes < best_bytes && (extents_[i].start & (alignment - 1)) == 0) {
+    if (run_bytes >= bytes && run_bytes < best_bytes &&
+        (extents_[i].start & (alignment - 1)) == 0) {
       best = i;
       best_bytes = run_bytes;
     }
@@ -112,7 +114,8 @@ unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) cons
     if (e.sparse != sparse || e.bytes < least) continue;
     if (best != kExtents) {
       size_t best_bytes = extents_[best].bytes;
-      if (best_bytes < bytes ? e.bytes <= best_bytes : e.bytes < bytes || e.bytes >= best_bytes) continue;
+      if (best_bytes < bytes ? e.bytes <= best_bytes : e.bytes < bytes || e.bytes >= best_bytes)
+        continue;
     }
     best = i;
   }

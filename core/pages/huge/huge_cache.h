@@ -1,10 +1,11 @@
 // HugeCache: freed huge memory that is not yet unmapped, as extents in address order.
 //
-// Adjacent extents serve one request together (a run). They are merged only when they were freed at about the same
-// time, so that each extent is purged at its own time. A sparse extent, of which the program touched few pages, is
-// never part of a run: its resident pages are at its start, where the next block needs them too, and would end up in
-// the middle of a run.
-// Pure data, no system calls; the owner's lock protects it. Cost: a walk over at most kExtents records.
+// Adjacent extents serve one request together (a run). They are merged only when they were freed at
+// about the same time, so that each extent is purged at its own time. A sparse extent, of which the
+// program touched few pages, is never part of a run: its resident pages are at its start, where the
+// next block needs them too, and would end up in the middle of a run.
+// Pure data, no system calls; the owner's lock protects it. Cost: a walk over at most kExtents
+// records.
 // Invariant: extents are sorted, do not overlap, and are never empty.
 #pragma once
 
@@ -27,14 +28,14 @@ class HugeCache {
   // Returns false when no record is free.
   bool put(Extent extent);
 
-  // Takes the first `bytes` of the tightest run that has them and starts aligned. Takes the whole run if less than
-  // `least_rest` would remain. The rest of a sparse extent is of no use to others: it is taken too, up to twice `bytes`
-  // in all.
+  // Takes the first `bytes` of the tightest run that has them and starts aligned. Takes the whole
+  // run if less than `least_rest` would remain. The rest of a sparse extent is of no use to others:
+  // it is taken too, up to twice `bytes` in all.
   bool take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out);
   // Exactly [start, start + bytes).
   bool take_at(uintptr_t start, size_t bytes, Extent* out);
-  // Takes as few extents as possible, of at least `least` bytes each and up to `bytes` in all; if there is none, one
-  // sparse extent. Returns their number.
+  // Takes as few extents as possible, of at least `least` bytes each and up to `bytes` in all; if
+  // there is none, one sparse extent. Returns their number.
   unsigned take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most);
   // Takes an extent that was freed before `cutoff_ns`.
   bool take_old(uint64_t cutoff_ns, Extent* out);
@@ -45,8 +46,8 @@ class HugeCache {
   // Bytes of all sparse extents.
   size_t sparse_bytes() const;
 
-  // The broken invariant, or null (verify.cc). 1: extents are sorted, do not overlap and are not empty. 2: dirty_bytes() is
-  // the sum over the extents.
+  // The broken invariant, or null (verify.cc). 1: extents are sorted, do not overlap and are not
+  // empty. 2: dirty_bytes() is the sum over the extents.
   const char* verify() const;
   size_t dirty_bytes() const { return dirty_bytes_; }
   // Copies the extents, at most kExtents. Returns their number.

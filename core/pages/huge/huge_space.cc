@@ -17,8 +17,8 @@ namespace {
 
 // While there are fewer pieces than this, retained address ranges are unmapped again.
 constexpr size_t kFewPieces = kMostPieces / 4 * 3;
-// When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of the kernel's
-// default limit. The rest is left for the program's own mappings.
+// When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of
+// the kernel's default limit. The rest is left for the program's own mappings.
 constexpr size_t kMostPiecesUnderPressure = kMostPieces / 2 * 7;
 
 constinit Lock lock;
@@ -41,9 +41,10 @@ bool put_kept(const Range& range) {
 
 enum class Result { kUnmapped, kPurged, kStuck };
 
-// Unmaps the first parts of a range, as many as could be noted again: *parts; *range becomes the rest. If the kernel
-// refuses to unmap them (too many mappings), only their memory is purged, and the boundaries are restored. Not inlined:
-// its array would otherwise be on the stack below put_kept().
+// Unmaps the first parts of a range, as many as could be noted again: *parts; *range becomes the
+// rest. If the kernel refuses to unmap them (too many mappings), only their memory is purged, and
+// the boundaries are restored. Not inlined: its array would otherwise be on the stack below
+// put_kept().
 SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reason reason) {
   constexpr unsigned kMostNoted = 32;
   uintptr_t noted[kMostNoted];
@@ -65,7 +66,8 @@ SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reas
   return gone ? Result::kPurged : Result::kStuck;
 }
 
-// Returns false if the kernel refused a part of the range. The address space of that part is retained.
+// Returns false if the kernel refused a part of the range. The address space of that part is
+// retained.
 bool unmap_all(Range range, os::Reason reason) {
   bool all = true;
   while (range.bytes != 0) {
@@ -104,8 +106,8 @@ bool take_largest_kept(size_t most_pieces, Range* out) {
   return taken;
 }
 
-// After a range is unmapped: the retained ranges beside it no longer save a piece. A further one is unmapped if pieces
-// are few.
+// After a range is unmapped: the retained ranges beside it no longer save a piece. A further one is
+// unmapped if pieces are few.
 void unmap_kept_around(const Range& range, os::Reason reason) {
   Range beside;
   for (uintptr_t edge : {range.start, range.end()}) {
@@ -163,7 +165,8 @@ bool seams_are_known() {
 }
 
 bool map_huge(size_t bytes, size_t alignment, Range* out) {
-  void* start = os::map_aligned(bytes, alignment < huge_granule() ? huge_granule() : alignment, os::Reason::kHuge);
+  void* start = os::map_aligned(bytes, alignment < huge_granule() ? huge_granule() : alignment,
+                                os::Reason::kHuge);
   if (start == nullptr) return false;
   *out = Range{reinterpret_cast<uintptr_t>(start), bytes};
   note_huge_mapping(*out);
@@ -220,7 +223,8 @@ void unlock_huge_space_after_fork() { lock.unlock_after_fork(); }
 #ifdef SEEMALLOC_DEBUG
 const char* verify_huge_space() {
   LockGuard guard(lock);
-  if (kept_bytes.load(std::memory_order_relaxed) != kept.bytes()) return "invariant huge_space.1: kept_bytes is what is kept";
+  if (kept_bytes.load(std::memory_order_relaxed) != kept.bytes())
+    return "invariant huge_space.1: kept_bytes is what is kept";
   const char* broken = kept.verify();
   return broken != nullptr ? broken : seams.verify();
 }

@@ -1,13 +1,14 @@
-// The address space of huge memory: the mapped pieces, their mapping boundaries (seams.h), and retained address ranges
-// without memory.
+// The address space of huge memory: the mapped pieces, their mapping boundaries (seams.h), and
+// retained address ranges without memory.
 //
-// Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, and the kernel limits the
-// mappings of a process. So from kMostPieces pieces on, holes stay mapped (kept_space.h): their memory is purged, and
-// later requests reuse them. Retained ranges are unmapped when a neighbour is unmapped, when pieces have become few,
-// and partly when the OS refuses memory: they count against limits of the address space.
-// Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's, then this one.
-// Invariant: before addresses are unmapped, their entries in the page map are foreign and their boundaries are
-// forgotten.
+// Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, and the
+// kernel limits the mappings of a process. So from kMostPieces pieces on, holes stay mapped
+// (kept_space.h): their memory is purged, and later requests reuse them. Retained ranges are
+// unmapped when a neighbour is unmapped, when pieces have become few, and partly when the OS
+// refuses memory: they count against limits of the address space.
+// Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's,
+// then this one. Invariant: before addresses are unmapped, their entries in the page map are
+// foreign and their boundaries are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@
 
 namespace seemalloc::pages {
 
-// A quarter of the kernel's default limit of mappings. The program's own mappings need room, and blocks that were moved
-// together have up to as many boundaries.
+// A quarter of the kernel's default limit of mappings. The program's own mappings need room, and
+// blocks that were moved together have up to as many boundaries.
 inline constexpr size_t kMostPieces = 16384;
 
 // All ranges start at a multiple of this and have a multiple of this many bytes.
@@ -33,18 +34,21 @@ bool map_huge_at(const Range& range);
 bool take_kept_huge(size_t bytes, size_t alignment, Range* out);
 bool take_kept_huge_at(const Range& range);
 
-// Unmaps memory, or purges it and retains the addresses if they are worth keeping. Calls keep_stuck_huge() for ranges
-// that the kernel refuses.
+// Unmaps memory, or purges it and retains the addresses if they are worth keeping. Calls
+// keep_stuck_huge() for ranges that the kernel refuses.
 void discard_huge(Range range, os::Reason reason = os::Reason::kHuge);
-// Defined in huge.cc. Called when a range could be neither unmapped nor purged (locked by the program).
+// Defined in huge.cc. Called when a range could be neither unmapped nor purged (locked by the
+// program).
 void keep_stuck_huge(const Range& range);
 
-// Around a move by the kernel. forget: call before a range is unmapped or moved away; its entries become foreign and
-// its boundaries are forgotten. note: the range is mapped (or still mapped), as one mapping.
+// Around a move by the kernel. forget: call before a range is unmapped or moved away; its entries
+// become foreign and its boundaries are forgotten. note: the range is mapped (or still mapped), as
+// one mapping.
 void forget_huge_mapping(const Range& range);
 void note_huge_mapping(const Range& range);
-// The kernel has already unmapped the range. Another thread may have mapped memory there, so entries and boundaries are
-// left alone. The range itself has only boundaries here, no entries, and an excess boundary does no harm.
+// The kernel has already unmapped the range. Another thread may have mapped memory there, so
+// entries and boundaries are left alone. The range itself has only boundaries here, no entries, and
+// an excess boundary does no harm.
 void lose_huge_mapping(const Range& range);
 // The range is one new mapping, in place of our previous ones.
 void replace_huge_mapping(const Range& range);
@@ -62,8 +66,8 @@ struct HugeSpace {
 };
 HugeSpace huge_space();
 
-// Unmaps retained ranges, largest first, up to seven eighths of the kernel's default limit of mappings. Returns the
-// bytes unmapped.
+// Unmaps retained ranges, largest first, up to seven eighths of the kernel's default limit of
+// mappings. Returns the bytes unmapped.
 size_t unmap_kept_huge();
 
 void lock_huge_space_for_fork();

@@ -1,4 +1,5 @@
-// Huge memory: the cache and how it serves the next request (huge_cache.h, seams.h, huge.h), with refused system calls.
+// Huge memory: the cache and how it serves the next request (huge_cache.h, seams.h, huge.h), with
+// refused system calls.
 #include "core/pages/huge/huge.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +55,8 @@ TEST(Seams, AgreeWithAModel) {
     }
     auto behind = model.upper_bound(a);
     ASSERT_EQ(seams.next(a, b), behind == model.end() || *behind >= b ? b : *behind);
-    ASSERT_EQ(seams.between(a, b), std::count_if(model.begin(), model.end(), [&](uintptr_t s) { return a < s && s < b; }));
+    ASSERT_EQ(seams.between(a, b), std::count_if(model.begin(), model.end(),
+                                                 [&](uintptr_t s) { return a < s && s < b; }));
   }
   EXPECT_TRUE(seams.complete());
 }
@@ -81,7 +83,9 @@ Extent extent(uintptr_t start, size_t bytes, uint64_t freed = 1, bool sparse = f
 
 TEST(HugeCache, TheTightestRunServesWithItsFirstPart) {
   static HugeCache cache;
-  for (const Extent& e : {extent(1000, 100), extent(2000, 30), extent(2030, 30, 2), extent(3000, 50)}) ASSERT_TRUE(cache.put(e));
+  for (const Extent& e :
+       {extent(1000, 100), extent(2000, 30), extent(2030, 30, 2), extent(3000, 50)})
+    ASSERT_TRUE(cache.put(e));
   Extent out;
   ASSERT_TRUE(cache.take_fit(55, 1, 10, &out));
   EXPECT_EQ(out.start, 2000u) << "two side by side are one run";
@@ -120,8 +124,10 @@ TEST(HugeCache, SparseExtentsAreNoPartOfRuns) {
 
 TEST(HugeCache, WhatWasFreedAtOneTimeBecomesOneAndGoesByAge) {
   static HugeCache cache;
-  for (uintptr_t i = 0; i < 2 * HugeCache::kExtents; i++) ASSERT_TRUE(cache.put(extent(1000 + i, 1)));
-  for (unsigned i = 1; i < HugeCache::kExtents; i++) ASSERT_TRUE(cache.put(extent(10000 + i * 2, 1, 5)));
+  for (uintptr_t i = 0; i < 2 * HugeCache::kExtents; i++)
+    ASSERT_TRUE(cache.put(extent(1000 + i, 1)));
+  for (unsigned i = 1; i < HugeCache::kExtents; i++)
+    ASSERT_TRUE(cache.put(extent(10000 + i * 2, 1, 5)));
   EXPECT_FALSE(cache.put(extent(20000, 1))) << "no record left";
   Extent out;
   ASSERT_TRUE(cache.take_oldest(&out));
@@ -201,7 +207,8 @@ TEST(WantedAgain, WhatWouldHaveServedAFewRequestsIsWorthKeeping) {
   }
   EXPECT_TRUE(memory.worth_keeping(now, kDelay_ns));
   EXPECT_TRUE(memory.worth_keeping(now + WantedAgain::kDelaysKept * kDelay_ns, kDelay_ns));
-  EXPECT_FALSE(memory.worth_keeping(now + (WantedAgain::kDelaysKept + 1) * kDelay_ns, kDelay_ns)) << "that was long ago";
+  EXPECT_FALSE(memory.worth_keeping(now + (WantedAgain::kDelaysKept + 1) * kDelay_ns, kDelay_ns))
+      << "that was long ago";
   memory.gone(64 * MiB, now += 20 * kDelay_ns);
   memory.mapped(64 * MiB, now, kDelay_ns);
   EXPECT_FALSE(memory.worth_keeping(now, kDelay_ns)) << "it begins anew";
@@ -253,7 +260,7 @@ TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
   release_huge(written(200 * MiB));
   EXPECT_EQ(huge_statistics().cached_bytes, 200 * MiB);
   huge_totals(true);
-  huge_totals(true);  // nothing was in use in that window
+  huge_totals(true);                 // nothing was in use in that window
   release_huge(written(100 * MiB));  // a part of the cached memory
   EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB) << "no more than was in use lately";
 }
@@ -269,7 +276,8 @@ TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
 
 TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
   options::OptionForTest delay(options::Id::purge_delay, "50");
-  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);  // forget the misses of other tests
+  // Forget the misses of other tests.
+  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);
   std::vector<Span*> spans;
   for (unsigned i = 0; i < 5; i++) spans.push_back(allocate_huge(48 * MiB, kPageBytes));
   auto release_one = [&] {
@@ -280,15 +288,16 @@ TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
   EXPECT_EQ(huge_statistics().cached_bytes, 0u) << "each is too much";
   {
     os::RefuseCalls refuse(SYS_mmap, ENOMEM);
-    for (unsigned i = 0; i < WantedAgain::kMisses; i++) EXPECT_EQ(allocate_huge(48 * MiB, kPageBytes), nullptr);
+    for (unsigned i = 0; i < WantedAgain::kMisses; i++)
+      EXPECT_EQ(allocate_huge(48 * MiB, kPageBytes), nullptr);
   }
   release_one();
   EXPECT_EQ(huge_statistics().cached_bytes, 0u);
   release_one();
 }
 
-// Each buffer exceeds the cache's limit while the other is cached, but both are reused immediately. Returns the bytes
-// mapped for them in the last round.
+// Each buffer exceeds the cache's limit while the other is cached, but both are reused immediately.
+// Returns the bytes mapped for them in the last round.
 uint64_t mapped_for_buffers_wanted_again() {
   auto mapped = [] { return os::call_count(os::Call::kMap, os::Reason::kHuge).bytes; };
   uint64_t before = 0;
@@ -330,7 +339,8 @@ TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
   EXPECT_EQ(huge_statistics().cached_bytes, 8 * MiB);
   Span* span = allocate_huge(8 * MiB, kPageBytes);
   EXPECT_FALSE(span->known_zero);
-  EXPECT_GE(os::resident_bytes(memory(span), span->bytes), 8 * MiB - kPageBytes) << "only the last page of it is fresh";
+  EXPECT_GE(os::resident_bytes(memory(span), span->bytes), 8 * MiB - kPageBytes)
+      << "only the last page of it is fresh";
   EXPECT_EQ(huge_statistics().cached_bytes, 0u);
   memset(memory(span), 3, span->bytes);
   // It is moved part by part when it grows.
@@ -408,7 +418,8 @@ TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
   ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB, os::Reason::kHuge));
   span->carved = 1;  // it has grown before, so the next growth requests an eighth more
   uintptr_t end = span->start + span->bytes;
-  if (!os::map_at(end + 1 * MiB, kPageBytes, os::Reason::kHuge)) GTEST_SKIP() << "something is behind the block";
+  if (!os::map_at(end + 1 * MiB, kPageBytes, os::Reason::kHuge))
+    GTEST_SKIP() << "something is behind the block";
   EXPECT_TRUE(resize_huge(span, 9 * MiB));
   EXPECT_EQ(span->start + span->bytes, end + 1 * MiB) << "it stayed";
   os::unmap(reinterpret_cast<void*>(end + 1 * MiB), kPageBytes, os::Reason::kHuge);
@@ -441,7 +452,8 @@ TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
   }
 }
 
-// After enough refusals, moves are not tried until everything has been purged: each may have cost address space.
+// After enough refusals, moves are not tried until everything has been purged: each may have cost
+// address space.
 TEST_F(HugeMemory, MovesThatAreAlwaysRefusedAreGivenUp) {
   std::vector<Span*> between;
   os::RefuseCalls refuse(SYS_mremap, EPERM);
@@ -470,7 +482,8 @@ bool grow_apart(Span* span, size_t bytes) {
   return resize_huge(span, bytes);
 }
 
-// For a block in several parts, every refusal leaves a whole block: the old one while nothing has moved, then a copy.
+// For a block in several parts, every refusal leaves a whole block: the old one while nothing has
+// moved, then a copy.
 TEST_F(HugeMemory, ABlockThatMovedInPartIsCopiedTogether) {
   for (unsigned good = 0; good < 3; good++) {
     std::vector<Span*> between;
@@ -489,7 +502,8 @@ TEST_F(HugeMemory, ABlockThatMovedInPartIsCopiedTogether) {
   }
 }
 
-// The program may split a block by madvise on a part of it. Linux 6.17 would move only half of such a range.
+// The program may split a block by madvise on a part of it. Linux 6.17 would move only half of such
+// a range.
 TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
   for (int round = 0; round < 20; round++) {
     Span* span = written(4 * MiB, 6);
@@ -588,8 +602,8 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
   EXPECT_LT(mappings(), 1000u);
 }
 
-// Whatever is refused, all mapped memory is accounted for: at the end nothing is left, and no block has lost its
-// contents.
+// Whatever is refused, all mapped memory is accounted for: at the end nothing is left, and no block
+// has lost its contents.
 TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
@@ -643,7 +657,8 @@ TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
 
 TEST_F(HugeMemory, WhatIsHardlyTouchedCostsLittleHoweverLargeItIs) {
   for (size_t bytes : {2 * MiB, 64 * MiB, 4 * GiB}) {
-    uint64_t looks = calls(os::Call::kMincore), looked = os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes;
+    uint64_t looks = calls(os::Call::kMincore),
+             looked = os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes;
     for (int i = 0; i < 10; i++) {
       Span* span = allocate_huge(bytes, kPageBytes);
       ASSERT_NE(span, nullptr);
@@ -651,7 +666,8 @@ TEST_F(HugeMemory, WhatIsHardlyTouchedCostsLittleHoweverLargeItIs) {
       release_huge(span);
     }
     EXPECT_LE(calls(os::Call::kMincore) - looks, 10 * 4u) << bytes;
-    EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes - looked, 10 * 4 * MiB) << bytes;
+    EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes - looked, 10 * 4 * MiB)
+        << bytes;
     purge_huge(UINT64_MAX);
   }
 }

@@ -7,8 +7,9 @@
 namespace seemalloc::pages {
 
 namespace {
-constexpr unsigned kLooks = 16;  // records checked in the request's own bin, whose ranges may be too small
-}
+// Records checked in the request's own bin, whose ranges may be too small.
+constexpr unsigned kLooks = 16;
+}  // namespace
 
 unsigned KeptSpace::bin_of(size_t bytes) {
   size_t pages = bytes >> kPageShift;
@@ -21,7 +22,8 @@ unsigned KeptSpace::bin_of(size_t bytes) {
 void KeptSpace::enter(Record* record) {
   DCHECK(record->range.bytes != 0 && (record->range.start | record->range.bytes) % kPageBytes == 0);
   // Both tables have room: put() and take() made sure of it.
-  CHECK(by_start_.insert(record->range.start, record) && by_end_.insert(record->range.end(), record));
+  CHECK(by_start_.insert(record->range.start, record) &&
+        by_end_.insert(record->range.end(), record));
   Record*& first = bins_[bin_of(record->range.bytes)];
   record->next = first;
   record->previous = nullptr;
@@ -34,7 +36,8 @@ void KeptSpace::leave(Record* record) {
   DCHECK(record->next == nullptr || record->next->previous == record);
   bool both = by_start_.remove(record->range.start) && by_end_.remove(record->range.end());
   CHECK(both);
-  (record->previous != nullptr ? record->previous->next : bins_[bin_of(record->range.bytes)]) = record->next;
+  (record->previous != nullptr ? record->previous->next : bins_[bin_of(record->range.bytes)]) =
+      record->next;
   if (record->next != nullptr) record->next->previous = record->previous;
   DCHECK(bytes_ >= record->range.bytes);
   bytes_ -= record->range.bytes;
@@ -71,7 +74,8 @@ bool KeptSpace::put(Range range) {
 
 KeptSpace::Record* KeptSpace::find(size_t bytes) const {
   unsigned bin = bin_of(bytes), looks = 0;
-  for (Record* record = bins_[bin]; record != nullptr && looks < kLooks; record = record->next, looks++) {
+  for (Record* record = bins_[bin]; record != nullptr && looks < kLooks;
+       record = record->next, looks++) {
     if (record->range.bytes >= bytes) return record;
   }
   while (++bin < kBins) {

@@ -1,7 +1,8 @@
-// KeptSpace: retained address ranges, which stay mapped without memory because unmapping each would split a mapping.
+// KeptSpace: retained address ranges, which stay mapped without memory because unmapping each would
+// split a mapping.
 //
-// Adjacent ranges are merged. A request gets the first part of one of the tightest ranges that fit, found by
-// size-segregated lists.
+// Adjacent ranges are merged. A request gets the first part of one of the tightest ranges that fit,
+// found by size-segregated lists.
 // Pure data, records from the arena; the owner's lock protects it.
 // Invariants:
 //  1. ranges do not touch, are never empty, and start and end at multiples of kPageBytes.
@@ -31,7 +32,8 @@ class KeptSpace {
   // Takes one range of the largest size bin.
   bool take_largest(Range* out);
 
-  // The broken invariant, or null (verify.cc). Beside the two above: 3. each range is in the bin of its size; bytes() is the sum.
+  // The broken invariant, or null (verify.cc). Beside the two above: 3. each range is in the bin of
+  // its size; bytes() is the sum.
   const char* verify();
   size_t bytes() const { return bytes_; }
   size_t ranges() const { return by_start_.size(); }

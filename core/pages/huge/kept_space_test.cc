@@ -85,7 +85,9 @@ class Model {
     for (size_t i = first; i < first + pages; i++) kept_[i] = kept;
     count_ += kept ? pages : -pages;
   }
-  void take(const Range& range) { set((range.start - kBase) / kPageBytes, range.bytes / kPageBytes, false); }
+  void take(const Range& range) {
+    set((range.start - kBase) / kPageBytes, range.bytes / kPageBytes, false);
+  }
   bool has(size_t page) const { return kept_[page]; }
   size_t bytes() const { return count_ * kPageBytes; }
   size_t longest() const {
@@ -123,7 +125,8 @@ TEST(KeptSpace, AgreesWithAModel) {
           ASSERT_EQ(out.start % alignment, 0u);
           model.take(out);
         } else {
-          ASSERT_LT(model.longest(), 2 * pages + alignment / kPageBytes) << "there is room far beyond what is asked for";
+          ASSERT_LT(model.longest(), 2 * pages + alignment / kPageBytes)
+              << "there is room far beyond what is asked for";
         }
         break;
       }

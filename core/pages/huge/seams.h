@@ -1,10 +1,12 @@
-// Seams: the mapping boundaries inside our huge memory: addresses where adjacent memory of ours may belong to different
-// kernel mappings.
+// Seams: the mapping boundaries inside our huge memory: addresses where adjacent memory of ours may
+// belong to different kernel mappings.
 //
-// Mappings that were made or moved at different times stay separate in the kernel, and older kernels move pages
-// (mremap) only within one mapping. So memory is moved from boundary to boundary. A recorded boundary need not exist in
-// the kernel; but if a boundary is missing here, the move is refused. Pure data, sorted; the owner's lock protects it.
-// Cost: a binary search and a memmove.
+// Mappings that were made or moved at different times stay separate in the kernel, and older
+// kernels move pages
+// (mremap) only within one mapping. So memory is moved from boundary to boundary. A recorded
+//          boundary need not exist in
+// the kernel; but if a boundary is missing here, the move is refused. Pure data, sorted; the
+// owner's lock protects it. Cost: a binary search and a memmove.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +32,8 @@ class Seams {
     seams_[i] = address;
     count_++;
   }
-  // Forgets the boundaries from `first` to `last`, both included: the memory between them is unmapped, so there is
-  // nothing adjacent.
+  // Forgets the boundaries from `first` to `last`, both included: the memory between them is
+  // unmapped, so there is nothing adjacent.
   void remove(uintptr_t first, uintptr_t last) {
     unsigned i = at_or_behind(first), end = at_or_behind(last + 1);
     DCHECK(i <= end && end <= count_);
@@ -45,15 +47,17 @@ class Seams {
     return i < count_ && seams_[i] < end ? seams_[i] : end;
   }
   // The number of boundaries between the two addresses, both excluded.
-  unsigned between(uintptr_t start, uintptr_t end) const { return start >= end ? 0 : at_or_behind(end) - at_or_behind(start + 1); }
+  unsigned between(uintptr_t start, uintptr_t end) const {
+    return start >= end ? 0 : at_or_behind(end) - at_or_behind(start + 1);
+  }
   // Copies the first boundaries between the two addresses, at most `most`. Returns their number.
   unsigned copy(uintptr_t start, uintptr_t end, uintptr_t* out, unsigned most) const {
     unsigned count = between(start, end) < most ? between(start, end) : most;
     memcpy(out, &seams_[at_or_behind(start + 1)], count * sizeof(seams_[0]));
     return count;
   }
-  // False after there have been too many boundaries to record, until few are left. A boundary not recorded costs at
-  // most one refused move.
+  // False after there have been too many boundaries to record, until few are left. A boundary not
+  // recorded costs at most one refused move.
   bool complete() const { return !incomplete_; }
   // The broken invariant, or null.
   const char* verify() const {
@@ -77,7 +81,8 @@ class Seams {
     return low;
   }
 
-  // All zero initially: otherwise the whole array would be in the library's file and read from there.
+  // All zero initially: otherwise the whole array would be in the library's file and read from
+  // there.
   unsigned count_ = 0;
   bool incomplete_ = false;
   uintptr_t seams_[kMost] = {};

@@ -21,8 +21,8 @@ namespace {
 // Smaller heaps keep small pages, just as they do when they grow.
 constexpr unsigned kLeastRegions = 32;
 constexpr unsigned kMostAtATime = 8;
-// A region that took this long ends its round: the kernel had to make room, which counts as a stall of the process
-// (PSI).
+// A region that took this long ends its round: the kernel had to make room, which counts as a stall
+// of the process (PSI).
 constexpr uint64_t kSlow_ns = 3 * kMillisecond_ns;
 // Regions of a shard that one round checks.
 constexpr unsigned kLooks = 256;
@@ -55,7 +55,8 @@ bool is_ready(Region* region, uint64_t now_ns) {
   return now_ns - region->dense_since_ns >= kDenseFor_ns << doublings;
 }
 
-// Pages that have no memory of their own as far as we know, including those left to the kernel (MADV_FREE).
+// Pages that have no memory of their own as far as we know, including those left to the kernel
+// (MADV_FREE).
 PageBits pages_without_memory(const Region* region) {
   PageBits pages;
   pages.set(0, kPagesPerRegion);
@@ -105,8 +106,8 @@ class Search {
  public:
   explicit Search(uint64_t now_ns) : now_ns_(now_ns) {}
 
-  // Returns the next region to move, with its move begun. Null when there is none, or when enough regions have been
-  // checked.
+  // Returns the next region to move, with its move begun. Null when there is none, or when enough
+  // regions have been checked.
   Region* next() {
     for (; shard_ < shards_in_use(); shard_++, looks_ = kLooks) {
       while (looks_ != 0) {
@@ -121,7 +122,8 @@ class Search {
     Shard& shard = shards[shard_];
     LockGuard guard(shard.lock);
     if (shard.next_look == nullptr) shard.next_look = shard.all;
-    for (unsigned i = 0; i < kLooksPerLock && looks_ != 0 && shard.next_look != nullptr; i++, looks_--) {
+    for (unsigned i = 0; i < kLooksPerLock && looks_ != 0 && shard.next_look != nullptr;
+         i++, looks_--) {
       Region* region = shard.next_look;
       shard.next_look = region->next_all;
       if (is_ready(region, now_ns_) && begin_locked(region, now_ns_)) return region;
@@ -135,7 +137,8 @@ class Search {
   unsigned looks_ = kLooks;  // left in this shard
 };
 
-// Sets and clears the huge page advice as heap growth does: mappings stay merged, and the kernel's own collapsing
+// Sets and clears the huge page advice as heap growth does: mappings stay merged, and the kernel's
+// own collapsing
 // (khugepaged) finds nothing.
 int collapse(const Region* region) {
   if (!os::set_huge_pages(memory_of(region), kRegionBytes, true)) return -ENOMEM;
@@ -151,7 +154,8 @@ bool try_region(Region* region, uint64_t now_ns) {
   {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
-    // In the child of a fork made by a signal handler that interrupted this function, the flag is already cleared.
+    // In the child of a fork made by a signal handler that interrupted this function, the flag is
+    // already cleared.
     if (region->collapsing) end_locked(shard, region, worth_it && result == 0);
   }
   if (!worth_it) return true;
@@ -161,21 +165,25 @@ bool try_region(Region* region, uint64_t now_ns) {
 
 bool wanted() {
   if (options::get(options::Id::huge_pages) == 0 || region_count() < kLeastRegions) return false;
-  // Not for an idle process, which would gain nothing; nor where memory matters more, or work behind the program's back
-  // is unwanted.
+  // Not for an idle process, which would gain nothing; nor where memory matters more, or work
+  // behind the program's back is unwanted.
   if (purge_budget.idle() || purge_mode() != options::Purge::kBalanced) return false;
   if (memory_is_short.load(std::memory_order_relaxed)) return false;
   size_t limit = least_limit.load(std::memory_order_relaxed);
   return limit == SIZE_MAX || backing.total_bytes() <= limit / 10 * 7;
 }
 
-// Under a limit, one region at a time: each may add a twentieth of a region, and the cgroup's figures lag behind.
-unsigned most_in_a_round() { return least_limit.load(std::memory_order_relaxed) == SIZE_MAX ? kMostAtATime : 1; }
+// Under a limit, one region at a time: each may add a twentieth of a region, and the cgroup's
+// figures lag behind.
+unsigned most_in_a_round() {
+  return least_limit.load(std::memory_order_relaxed) == SIZE_MAX ? kMostAtATime : 1;
+}
 
 }  // namespace
 
 void CollapsePacing::refused(int error, uintptr_t region, uint64_t now_ns) {
-  // A kernel without MADV_COLLAPSE fails for every region. Once a collapse has succeeded, the fault is in this region.
+  // A kernel without MADV_COLLAPSE fails for every region. Once a collapse has succeeded, the fault
+  // is in this region.
   if (error == EINVAL && !known_ && !unknown_) {
     bool seen = false;
     for (unsigned i = 0; i < invalid_; i++) seen |= invalid_regions_[i] == region;
@@ -206,7 +214,8 @@ void end_collapsing_all_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
     if (!region->collapsing) continue;
     os::set_huge_pages(memory_of(region), kRegionBytes, false);
-    bool done = os::resident_bytes(memory_of(region), kRegionBytes, os::Reason::kHugePages) == kRegionBytes;
+    bool done =
+        os::resident_bytes(memory_of(region), kRegionBytes, os::Reason::kHugePages) == kRegionBytes;
     end_locked(shard, region, done);
   }
 }

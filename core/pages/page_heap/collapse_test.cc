@@ -1,5 +1,5 @@
-// Moving dense regions onto huge pages: which, when, how often, and that their contents stay the same. On a kernel
-// without huge pages only the pacing and the refusals are tested.
+// Moving dense regions onto huge pages: which, when, how often, and that their contents stay the
+// same. On a kernel without huge pages only the pacing and the refusals are tested.
 #include "core/pages/page_heap/collapse.h"
 
 #include <errno.h>
@@ -59,7 +59,8 @@ TEST(CollapsePacing, ARegionThatCannotBeMovedIsNotTheKernel) {
   }
   EXPECT_TRUE(pacing.due(now));
   pacing.done();
-  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns) pacing.refused(EINVAL, kRegion + i * kRegionBytes, now);
+  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns)
+    pacing.refused(EINVAL, kRegion + i * kRegionBytes, now);
   EXPECT_TRUE(pacing.due(now)) << "it has been done once";
 }
 
@@ -80,7 +81,8 @@ TEST(CollapsePacing, EachRefusalMakesTheWaitLongerUntilOneIsDone) {
       pacing.refused(error, kRegion, now);
       EXPECT_FALSE(pacing.due(now + wait - 1));
       now += wait;
-      wait = wait * 2 < CollapsePacing::kLongestWait_ns ? wait * 2 : CollapsePacing::kLongestWait_ns;
+      wait =
+          wait * 2 < CollapsePacing::kLongestWait_ns ? wait * 2 : CollapsePacing::kLongestWait_ns;
     }
     pacing.done();
     pacing.refused(error, kRegion, now);
@@ -108,7 +110,8 @@ void pass_rounds(unsigned rounds, uint64_t worked_per_round_ns = 400 * kMillisec
     collapse_dense_regions(clock_ns);
   }
 }
-constexpr unsigned kSoon = 9, kLongEnough = 14;  // rounds: fewer than kDenseFor_ns takes, and more
+// rounds: fewer than kDenseFor_ns takes, and more.
+constexpr unsigned kSoon = 9, kLongEnough = 14;
 
 uint64_t collapses() { return os::call_count(os::Call::kCollapse).calls; }
 
@@ -121,11 +124,13 @@ Span* take(size_t page_count, unsigned shard = 0) {
 
 unsigned char* memory(const Span* span) { return reinterpret_cast<unsigned char*>(span->start); }
 void fill(Span* span, unsigned seed) {
-  for (size_t i = 0; i < span->bytes; i += sizeof(uint64_t)) *reinterpret_cast<uint64_t*>(span->start + i) = (seed + i) * 0x9E3779B97F4A7C15u;
+  for (size_t i = 0; i < span->bytes; i += sizeof(uint64_t))
+    *reinterpret_cast<uint64_t*>(span->start + i) = (seed + i) * 0x9E3779B97F4A7C15u;
 }
 bool holds(const Span* span, unsigned seed) {
   for (size_t i = 0; i < span->bytes; i += sizeof(uint64_t)) {
-    if (*reinterpret_cast<const uint64_t*>(span->start + i) != (seed + i) * 0x9E3779B97F4A7C15u) return false;
+    if (*reinterpret_cast<const uint64_t*>(span->start + i) != (seed + i) * 0x9E3779B97F4A7C15u)
+      return false;
   }
   return true;
 }
@@ -143,14 +148,16 @@ bool kernel_collapses() {
     setting.close();
     void* p = os::map_aligned(kRegionBytes, kRegionBytes, os::Reason::kGrowth);
     memset(p, 1, kRegionBytes);
-    bool works = allowed && os::set_huge_pages(p, kRegionBytes, true) && os::collapse_into_huge_pages(p, kRegionBytes) == 0;
+    bool works = allowed && os::set_huge_pages(p, kRegionBytes, true) &&
+                 os::collapse_into_huge_pages(p, kRegionBytes) == 0;
     os::unmap(p, kRegionBytes, os::Reason::kGrowth);
     return works;
   }();
   return answer;
 }
 
-// A heap that is large enough, and one region in it whose runs of these lengths have been written to.
+// A heap that is large enough, and one region in it whose runs of these lengths have been written
+// to.
 class Collapse : public testing::Test {
  protected:
   void SetUp() override {
@@ -161,7 +168,8 @@ class Collapse : public testing::Test {
     while (region_count() < 40) others.push_back(take(kMaxRegionRunPages));
     unsigned regions = region_count();
     while (region_count() == regions) others.push_back(take(kMaxRegionRunPages));
-    others.push_back(take(kMaxRegionRunPages));  // the other half of the last region: now all are full
+    // The other half of the last region: now all are full.
+    others.push_back(take(kMaxRegionRunPages));
   }
   void TearDown() override {
     for (Span* span : others) release(span);
@@ -197,7 +205,8 @@ class Collapse : public testing::Test {
     EXPECT_TRUE(region->resting);
   }
   void expect_contents() {
-    for (size_t i = 0; i < own.size(); i++) EXPECT_TRUE(holds(own[i], static_cast<unsigned>(i + 1))) << i;
+    for (size_t i = 0; i < own.size(); i++)
+      EXPECT_TRUE(holds(own[i], static_cast<unsigned>(i + 1))) << i;
   }
   static void expect_books() {
     PageStatistics s = page_statistics();
@@ -214,7 +223,8 @@ TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   pass_rounds(kLongEnough);
   EXPECT_TRUE(region->huge);
   EXPECT_FALSE(region->collapsing);
-  EXPECT_EQ(page_statistics().huge_pages, 1u) << "the others are full, but nobody has written to them";
+  EXPECT_EQ(page_statistics().huge_pages, 1u)
+      << "the others are full, but nobody has written to them";
   expect_contents();
   // The unallocated pages are resident now, read as zero, and are counted.
   EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
@@ -286,7 +296,8 @@ TEST_F(Collapse, WhatAForkedChildSharesIsNotMoved) {
   expect_contents();
 }
 
-// Free pages of a dense huge page cause no work until they are allocated, requested, or the region is no longer dense.
+// Free pages of a dense huge page cause no work until they are allocated, requested, or the region
+// is no longer dense.
 TEST_F(Collapse, ARegionThatRestsWakesNobody) {
   Region* region = fresh({128, 100, 16});
   pass_rounds(kSoon + kLongEnough);
@@ -369,7 +380,8 @@ TEST_F(Collapse, WhatNobodyWritesToKeepsItsSmallPages) {
   os::fault_hook = nullptr;
   EXPECT_EQ(collapses(), before);
   EXPECT_GT(questions, 0u);
-  EXPECT_LE(questions, region_count() * 6 + 2 * 400) << "each is looked at after 5, 10, 20, … s; and the setting in each round";
+  EXPECT_LE(questions, region_count() * 6 + 2 * 400)
+      << "each is looked at after 5, 10, 20, … s; and the setting in each round";
 }
 
 TEST_F(Collapse, NoneWhereItIsNotWanted) {
@@ -391,7 +403,8 @@ TEST_F(Collapse, NoneWhereItIsNotWanted) {
   memory_is_short = false;
   pass_rounds(100, kMillisecond_ns);  // the program is idle
   {
-    OptionForTest limit(Id::heap_limit, std::to_string(backing.total_bytes() + 11 * kPageBytes).c_str());
+    OptionForTest limit(Id::heap_limit,
+                        std::to_string(backing.total_bytes() + 11 * kPageBytes).c_str());
     uint64_t refusals = backing.refusals();
     pass_rounds(100);
     EXPECT_EQ(backing.refusals(), refusals) << "the program has been refused nothing";

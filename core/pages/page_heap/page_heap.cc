@@ -39,8 +39,8 @@ namespace {
 
 std::atomic<unsigned> shard_cursor{0};
 
-// Memory that is resident only because of huge pages, and was never allocated, stays below 1/kSpareShare of the
-// regions' memory.
+// Memory that is resident only because of huge pages, and was never allocated, stays below
+// 1/kSpareShare of the regions' memory.
 constexpr size_t kSpareShare = 32;
 
 Lock region_pool_lock;
@@ -82,13 +82,15 @@ struct Run {
   bool takes_huge_page;   // the first touch maps a huge page for the whole region
 };
 
-// Finds a run. Returns false when the shard's regions have none. Spare memory of huge pages is reserved for dense
-// spans.
+// Finds a run. Returns false when the shard's regions have none. Spare memory of huge pages is
+// reserved for dense spans.
 bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
   DCHECK(shard.lock.is_held());
   DCHECK(run->pages != 0 && run->pages <= kPagesPerRegion);
-  for (unsigned bucket = shard.tightest(run->pages); bucket <= kPagesPerRegion; bucket = shard.tightest(bucket + 1)) {
-    for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
+  for (unsigned bucket = shard.tightest(run->pages); bucket <= kPagesPerRegion;
+       bucket = shard.tightest(bucket + 1)) {
+    for (Region* candidate = shard.buckets[bucket]; candidate != nullptr;
+         candidate = candidate->next) {
       if (!dense && !candidate->spare.empty()) continue;
       PageBits::Fit fit = candidate->used.find_clear(run->pages, alignment);
       DCHECK(alignment > 1 || fit.first != kPagesPerRegion);
@@ -117,7 +119,8 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
   return !written.any(first, pages);
 }
 
-// Marks pages as used and clean. Returns true when all of them read as zero. The caller refiles the region.
+// Marks pages as used and clean. Returns true when all of them read as zero. The caller refiles the
+// region.
 bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   DCHECK(shard.lock.is_held());
   DCHECK(&shard == &shards[region->shard]);
@@ -145,7 +148,8 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   DCHECK(shard.used_pages >= pages);
   region->used.clear(first, pages);
   region->young.set(first, pages);
-  region->freed_pages = static_cast<uint16_t>(region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
+  region->freed_pages = static_cast<uint16_t>(
+      region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
   store_racing(shard.used_pages, shard.used_pages - pages);
   shard.dirty_count(region) += pages;
   if (region->resting && region->used.count() < kDense_pages) shard.wake(region);
@@ -159,15 +163,16 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
 
 bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 
-// Makes the next fault in a region without memory take a huge page, if it is time for one. Requires that nothing of the
-// region is allocated: a single small page would prevent it.
+// Makes the next fault in a region without memory take a huge page, if it is time for one. Requires
+// that nothing of the region is allocated: a single small page would prevent it.
 bool expect_huge_page_locked(Region* region) {
   if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
   if (!region->dirty().empty() || !region->lazy.empty()) return false;
   DCHECK(!region->expecting && region->used.empty());
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
-  if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes)) return false;
+  if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes))
+    return false;
   if (!huge_pages_on() || !huge_page_pacing.due()) return false;
   if (!os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, true)) {
     huge_page_pacing.refused(0);
@@ -213,12 +218,13 @@ void end_expecting_locked(Shard& shard, Region* region, bool came) {
   spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
 }
 
-// Clears the advice again: the kernel's own collapsing of small pages must not bring back purged memory, and mappings
-// merge.
+// Clears the advice again: the kernel's own collapsing of small pages must not bring back purged
+// memory, and mappings merge.
 bool huge_page_came(const Region* region) {
   os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
   uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
-  return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes(), os::Reason::kHugePages) != 0;
+  return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes(),
+                            os::Reason::kHugePages) != 0;
 }
 
 // Touches the run, which is ours, and measures the time that the kernel takes.
@@ -240,9 +246,11 @@ bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
   LockGuard guard(shard.lock);
   run->region = add_region_locked(shard);
   if (run->region == nullptr) return false;
-  // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch. The advice is
-  // cleared even if a huge page is expected: a region that was merged with its neighbours' mapping merges again.
-  if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
+  // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch.
+  // The advice is cleared even if a huge page is expected: a region that was merged with its
+  // neighbours' mapping merges again.
+  if (huge_pages_on())
+    os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
   run->first = 0;
   run->longest_left = kPagesPerRegion - run->pages;
   return claim_run_locked(shard, dense, run);
@@ -269,8 +277,8 @@ size_t bytes_in_spans() {
 }
 bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 
-// CPUs are counted when the second thread heap appears: a program of one thread needs only one shard, and counting
-// takes several system calls.
+// CPUs are counted when the second thread heap appears: a program of one thread needs only one
+// shard, and counting takes several system calls.
 unsigned next_shard() {
   unsigned turn = shard_cursor.fetch_add(1, std::memory_order_relaxed);
   if (turn == 1) {
@@ -280,7 +288,8 @@ unsigned next_shard() {
   return turn % shards_in_use();
 }
 
-Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense) {
+Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind,
+                   bool dense) {
   DCHECK(page_count != 0 && page_count <= kPagesPerRegion);
   DCHECK(is_power_of_two(alignment_pages) && alignment_pages <= kPagesPerRegion);
   Span* span = take_span(kind);
@@ -302,22 +311,25 @@ Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pag
 }
 
 void publish(Span* span) {
-  DCHECK(span->region != nullptr && span->region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
+  DCHECK(span->region != nullptr &&
+         span->region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
   page_map.set(span->start, span->bytes, span);
 }
 
 void release(Span* span) {
   Region* region = span->region;
-  DCHECK(region != nullptr && region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
-  DCHECK(span->kind == SpanKind::kSmall || span->kind == SpanKind::kSampled || span->kind == SpanKind::kLarge ||
-         span->kind == SpanKind::kCachedLarge);
+  DCHECK(region != nullptr &&
+         region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
+  DCHECK(span->kind == SpanKind::kSmall || span->kind == SpanKind::kSampled ||
+         span->kind == SpanKind::kLarge || span->kind == SpanKind::kCachedLarge);
   DCHECK(page_map.span_of(reinterpret_cast<void*>(span->start)) == span);
   DCHECK(page_map.span_of(reinterpret_cast<void*>(span->start + span->bytes - 1)) == span);
   page_map.set_free(span->start, span->bytes);
   {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
-    free_pages(shard, region, region->page_of(span->start), static_cast<unsigned>(span->bytes >> kPageShift));
+    free_pages(shard, region, region->page_of(span->start),
+               static_cast<unsigned>(span->bytes >> kPageShift));
   }
   give_span(span);
 }
@@ -333,7 +345,8 @@ bool try_extend(Span* span, size_t page_count) {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
     if (region->used.any(first + static_cast<unsigned>(have), more)) return false;
-    if (!backing.charge(clean_bytes(region, first + static_cast<unsigned>(have), more))) return false;
+    if (!backing.charge(clean_bytes(region, first + static_cast<unsigned>(have), more)))
+      return false;
     claim_pages(shard, region, first + static_cast<unsigned>(have), more);
     shard.refile(region);
   }
@@ -420,10 +433,11 @@ size_t unmap_empty_regions() {
   return bytes + unmap_reserve() + unmap_kept_huge();
 }
 
-// Subtracts the most that we could return: the OS decides by the mapped size (RLIMIT_AS, committed memory) or by the
-// request alone.
+// Subtracts the most that we could return: the OS decides by the mapped size (RLIMIT_AS, committed
+// memory) or by the request alone.
 bool room_may_help(size_t bytes) {
-  size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes + huge_space().kept_bytes + reserve_bytes();
+  size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes +
+                huge_space().kept_bytes + reserve_bytes();
   bool is_filled = false;
   auto granted = [&is_filled](size_t wanted) {
     void* probe = os::map(wanted, os::Reason::kPressure);
@@ -432,9 +446,10 @@ bool room_may_help(size_t bytes) {
     os::unmap(probe, wanted, os::Reason::kPressure);
     return true;
   };
-  // If not even one page is granted, the number of mappings may be the cause. If a fresh page is filled at once
-  // (mlockall), a large probe would be filled too.
-  return bytes <= ours || !granted(os::page_bytes()) || is_filled || granted(round_up(bytes - ours, os::page_bytes()));
+  // If not even one page is granted, the number of mappings may be the cause. If a fresh page is
+  // filled at once (mlockall), a large probe would be filled too.
+  return bytes <= ours || !granted(os::page_bytes()) || is_filled ||
+         granted(round_up(bytes - ours, os::page_bytes()));
 }
 
 PageStatistics page_statistics() {
@@ -456,7 +471,8 @@ PageStatistics page_statistics() {
 
 namespace {
 // The owner of a large span may be putting it into its cache or taking it out.
-SEEMALLOC_NO_TSAN void visit_spans_locked(const Region& region, void (*f)(void* context, Span* span), void* context) {
+SEEMALLOC_NO_TSAN void visit_spans_locked(const Region& region,
+                                          void (*f)(void* context, Span* span), void* context) {
   for (unsigned page = 0; page < kPagesPerRegion;) {
     Span* span = page_map.span_of(reinterpret_cast<void*>(region.address_of(page)));
     // A run being allocated or purged is marked used but is not (or no longer) in the map.
@@ -493,7 +509,8 @@ void lock_for_fork() {
 }
 
 namespace {
-// The thread that was about to touch a region exists only in the parent, so the child must enter the huge page itself.
+// The thread that was about to touch a region exists only in the parent, so the child must enter
+// the huge page itself.
 void end_expecting_all_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
     if (region->expecting) end_expecting_locked(shard, region, huge_page_came(region));

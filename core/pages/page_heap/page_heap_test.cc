@@ -51,7 +51,8 @@ bool all_zero(const char* p, size_t bytes) {
 
 TEST(PageMap, KnowsNothingOfForeignPointers) {
   int local = 0;
-  for (const void* p : {static_cast<const void*>(nullptr), static_cast<const void*>(&local), reinterpret_cast<const void*>(~uintptr_t{0} >> 16)}) {
+  for (const void* p : {static_cast<const void*>(nullptr), static_cast<const void*>(&local),
+                        reinterpret_cast<const void*>(~uintptr_t{0} >> 16)}) {
     EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kForeign);
     EXPECT_EQ(page_map.span_of(p)->owner_, Span::kNobody);
   }
@@ -59,7 +60,8 @@ TEST(PageMap, KnowsNothingOfForeignPointers) {
 
 TEST(PageMap, FindsTheSpanFromEveryPage) {
   Span* span = take(5);
-  for (size_t offset = 0; offset < span->bytes; offset += 1000) EXPECT_EQ(page_map.span_of(memory(span) + offset), span);
+  for (size_t offset = 0; offset < span->bytes; offset += 1000)
+    EXPECT_EQ(page_map.span_of(memory(span) + offset), span);
   char* p = memory(span);
   release(span);
   EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kFree);
@@ -74,13 +76,16 @@ struct Mode {
 
 class PageHeapModes : public testing::TestWithParam<Mode> {};
 INSTANTIATE_TEST_SUITE_P(All, PageHeapModes,
-                         testing::Values(Mode{"balanced", "balanced", "1000", "0"}, Mode{"short_delay", "balanced", "1", "0"},
-                                         Mode{"eager", "eager", "1000", "0"}, Mode{"never", "never", "1", "0"},
-                                         Mode{"lazily", "balanced", "1", "1"}, Mode{"eager_lazily", "eager", "1", "1"}),
+                         testing::Values(Mode{"balanced", "balanced", "1000", "0"},
+                                         Mode{"short_delay", "balanced", "1", "0"},
+                                         Mode{"eager", "eager", "1000", "0"},
+                                         Mode{"never", "never", "1", "0"},
+                                         Mode{"lazily", "balanced", "1", "1"},
+                                         Mode{"eager_lazily", "eager", "1", "1"}),
                          [](const auto& info) { return info.param.name; });
 
-// Runs never overlap, are aligned, read as zero when the heap reports so, and keep their contents until they are
-// released.
+// Runs never overlap, are aligned, read as zero when the heap reports so, and keep their contents
+// until they are released.
 TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   OptionForTest purge(Id::purge, GetParam().purge), delay(Id::purge_delay, GetParam().delay_ms);
   OptionForTest lazily(Id::purge_free, GetParam().purge_free);
@@ -96,7 +101,8 @@ TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   for (int step = 0; step < repetitions(20000); step++) {
     unsigned action = random() % 100;
     if (action < 50 && runs.size() < 400) {
-      size_t page_count = random() % 20 == 0 ? 1 + random() % kMaxRegionRunPages : 1 + random() % 12;
+      size_t page_count =
+          random() % 20 == 0 ? 1 + random() % kMaxRegionRunPages : 1 + random() % 12;
       size_t alignment = random() % 10 == 0 ? size_t{1} << random() % 7 : 1;
       Span* span = take(page_count, alignment);
       ASSERT_NE(span, nullptr);
@@ -217,7 +223,9 @@ void release_all(const std::vector<Span*>& spans) {
   purge_all();
 }
 
-size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
+size_t resident(uintptr_t start, size_t bytes) {
+  return os::resident_bytes(reinterpret_cast<void*>(start), bytes);
+}
 
 TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt) {
   std::vector<Span*> spans = fill_many_regions();
@@ -231,7 +239,8 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
   EXPECT_TRUE(first->known_zero);
   EXPECT_EQ(resident(base, kRegionBytes), kRegionBytes);
   EXPECT_EQ(page_statistics().dirty_bytes, kRegionBytes - first->bytes);
-  // Sparse runs are placed in other regions; dense runs are placed in this one and read as zero like fresh memory.
+  // Sparse runs are placed in other regions; dense runs are placed in this one and read as zero
+  // like fresh memory.
   Span* sparse = take(kMaxRegionRunPages);
   EXPECT_NE(round_down(sparse->start, kRegionBytes), base);
   Span* rest = take(kMaxRegionRunPages);
@@ -277,10 +286,12 @@ long fork_when_asked_for_residency(long number) {
   lock_for_fork();
   int child = -1;
   // The machine may be at its process limit.
-  for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++) os::pause(50 * kMillisecond_ns);
+  for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++)
+    os::pause(50 * kMillisecond_ns);
   unlock_after_fork(child == 0);
   if (child == 0) {
-    bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes && purge_all() == kRegionBytes - 8 * kPageBytes;
+    bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes &&
+                   purge_all() == kRegionBytes - 8 * kPageBytes;
     _exit(entered ? 0 : 1);
   }
   int status = -1;
@@ -333,7 +344,8 @@ TEST(HugePages, NoneWhenTurnedOff) {
   release_all(spans);
 }
 
-// Regions are added and removed during a walk over all spans, and no thread waits until the walk is over.
+// Regions are added and removed during a walk over all spans, and no thread waits until the walk is
+// over.
 TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
   purge_all();
   std::atomic<unsigned> turns{0};
@@ -358,7 +370,8 @@ TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
   });
   unsigned walks = 0, with_others = 0;
   // CPU time: on a busy machine the other thread seldom runs during a walk.
-  for (uint64_t end = os::thread_cpu_ns() + 20 * kSecond_ns; walks < 200 || (with_others < 5 && os::thread_cpu_ns() < end); walks++) {
+  for (uint64_t end = os::thread_cpu_ns() + 20 * kSecond_ns;
+       walks < 200 || (with_others < 5 && os::thread_cpu_ns() < end); walks++) {
     Walk walk{turns, {}};
     for (Span* span : kept) walk.seen[span] = 0;
     for_each_span(
@@ -366,7 +379,8 @@ TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
           Walk& w = *static_cast<Walk*>(context);
           if (!w.began) w.turns_at_first = w.turns;
           w.began = true;
-          w.others_got_in |= w.turns - w.turns_at_first >= 2;  // one turn may have had all locks that it needed
+          // One turn may have had all locks that it needed.
+          w.others_got_in |= w.turns - w.turns_at_first >= 2;
           if (auto found = w.seen.find(span); found != w.seen.end()) found->second++;
         },
         &walk);
@@ -406,7 +420,8 @@ TEST(Huge, GrowsWithoutCopyingAndKeepsItsContents) {
     ASSERT_TRUE(resize_huge(span, bytes));
     EXPECT_EQ(page_map.span_of(memory(span)), span);
     EXPECT_EQ(span->start % kPageBytes, 0u);
-    for (size_t i = 0; i < 2 * MiB; i += 4096) ASSERT_EQ(memory(span)[i], static_cast<char>(i >> 12));
+    for (size_t i = 0; i < 2 * MiB; i += 4096)
+      ASSERT_EQ(memory(span)[i], static_cast<char>(i >> 12));
     memory(span)[bytes - 1] = 1;
   }
   release_huge(span);
@@ -432,7 +447,8 @@ TEST(Huge, RefusedUnmapLosesNoMemory) {
     purge_huge(UINT64_MAX);
     EXPECT_GT(refuse.refusals(), 0u);
   }
-  EXPECT_EQ(os::resident_bytes(reinterpret_cast<void*>(start), 3 * MiB), 0u) << "its memory went back";
+  EXPECT_EQ(os::resident_bytes(reinterpret_cast<void*>(start), 3 * MiB), 0u)
+      << "its memory went back";
   span = allocate_huge(3 * MiB, kPageBytes);
   EXPECT_EQ(span->start, start) << "its address space is used again";
   EXPECT_TRUE(span->known_zero);

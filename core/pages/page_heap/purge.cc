@@ -25,7 +25,8 @@ constexpr uint64_t kWatch_ns = 50 * kMillisecond_ns;
 constexpr uint64_t kLate_ns = 100 * kMillisecond_ns;
 // A process that works keeps its free memory if it has less than this.
 constexpr size_t kFloor_bytes = 512 * KiB;
-// Free memory may be this much, or half of the memory in use, or as much as was in use a short while ago.
+// Free memory may be this much, or half of the memory in use, or as much as was in use a short
+// while ago.
 constexpr size_t kLeastCap_bytes = 64 * MiB;
 
 std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
@@ -37,7 +38,8 @@ std::atomic<bool> anything_due{false};  // a period has ended since everything d
 std::atomic<size_t> takes_before{0}, peak_before{0};
 std::atomic<uint64_t> purged_before{0}, refaulted_before{0}, cpu_before_ns{0};
 std::atomic<uint64_t> total_purged{0}, total_postponed{0};
-// The kernel refuses to purge locked memory (mlock). It is tried again after one second, then two, up to a minute.
+// The kernel refuses to purge locked memory (mlock). It is tried again after one second, then two,
+// up to a minute.
 constexpr uint64_t kLongestRefusalWait_ns = 60 * kSecond_ns;
 std::atomic<uint64_t> refusal_wait_ns{0}, refused_until_ns{0};
 
@@ -106,14 +108,17 @@ void age(Shard& shard) {
 
 void end_window(const Totals& t, uint64_t now) {
   peak_before.store(t.peak_bytes, std::memory_order_relaxed);
-  uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().delayed_bytes;
+  uint64_t purged = total_purged.load(std::memory_order_relaxed),
+           refaulted = refaults().delayed_bytes;
   // A child forked by a signal handler at this point restarts both sums.
   uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
-  uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
-  uint64_t cpu_ns = os::process_cpu_ns(), cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
+  uint64_t refaulted_here =
+      minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
+  uint64_t cpu_ns = os::process_cpu_ns(),
+           cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
   tune_purge_delay(purged_here, refaulted_here, cpu_here_ns);
-  // If no further tick comes, all memory purged in the new window is purged within its first delay. Two delays later
-  // its reuse no longer counts.
+  // If no further tick comes, all memory purged in the new window is purged within its first delay.
+  // Two delays later its reuse no longer counts.
   begin_refault_window(now + 3 * purge_delay_ns());
 }
 
@@ -137,7 +142,8 @@ void note_outcome(bool anything_went) {
   if (!anything_went && wait == 0) wait = kSecond_ns;
   if (wait > kLongestRefusalWait_ns) wait = kLongestRefusalWait_ns;
   refusal_wait_ns.store(wait, std::memory_order_relaxed);
-  if (wait != 0) refused_until_ns.store(os::coarse_monotonic_ns() + wait, std::memory_order_relaxed);
+  if (wait != 0)
+    refused_until_ns.store(os::coarse_monotonic_ns() + wait, std::memory_order_relaxed);
 }
 
 void sweep_counted(Sweeping* s) {
@@ -160,12 +166,13 @@ bool sweep_due(PurgeBudget* paid_by, unsigned least, Apart apart) {
   return !s.postponed;
 }
 
-// Purges memory that has been free for longer than the delay. While the process works, large ranges go first and huge
-// pages last; huge pages that are still dense stay, unless the mode is eager. Returns false when the budget is spent.
+// Purges memory that has been free for longer than the delay. While the process works, large ranges
+// go first and huge pages last; huge pages that are still dense stay, unless the mode is eager.
+// Returns false when the budget is spent.
 bool purge_due(PurgeBudget* paid_by) {
   if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
-  bool all_gone = purge_budget.idle() ||
-                  (sweep_due(paid_by, kWorthACall_pages, Apart::kNone) && sweep_due(paid_by, 1, Apart::kNone));
+  bool all_gone = purge_budget.idle() || (sweep_due(paid_by, kWorthACall_pages, Apart::kNone) &&
+                                          sweep_due(paid_by, 1, Apart::kNone));
   all_gone = all_gone && sweep_due(paid_by, 1, paid_by != nullptr ? Apart::kSparse : Apart::kAny);
   if (!all_gone) anything_due.store(true, std::memory_order_relaxed);
   return all_gone;
@@ -183,7 +190,8 @@ bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
   }
 }
 
-// Purges about this many bytes, the memory that was freed first before the rest, and parts of huge pages last.
+// Purges about this many bytes, the memory that was freed first before the rest, and parts of huge
+// pages last.
 void purge_about(size_t bytes) {
   Sweeping s;
   s.pages_left = bytes / kPageBytes;
@@ -191,7 +199,8 @@ void purge_about(size_t bytes) {
   sweep_counted(&s);
   s.what = What::kOld;
   sweep_counted(&s);
-  size_t huge = s.pages_left != 0 ? purge_huge_oldest(s.pages_left * kPageBytes, os::Reason::kDecay) : 0;
+  size_t huge =
+      s.pages_left != 0 ? purge_huge_oldest(s.pages_left * kPageBytes, os::Reason::kDecay) : 0;
   count_huge(huge);
   s.pages_left -= huge / kPageBytes < s.pages_left ? huge / kPageBytes : s.pages_left;
   for (Apart apart : {Apart::kNone, Apart::kAny}) {
@@ -208,8 +217,8 @@ size_t chosen_cap(size_t used_bytes) {
   return used_bytes / ratio > kRegionBytes ? used_bytes / ratio : kRegionBytes;
 }
 
-// Keeps the sum of free memory and memory in use below its recent peak, or below one and a half times the memory in
-// use.
+// Keeps the sum of free memory and memory in use below its recent peak, or below one and a half
+// times the memory in use.
 void keep_below_cap() {
   Totals t = totals(false);
   size_t peak = peak_before.load(std::memory_order_relaxed);
@@ -248,7 +257,8 @@ void tick(bool by_helper) {
   uint64_t now = os::coarse_monotonic_ns();
   if (!by_helper && now < helper_ticks_by_ns.load(std::memory_order_relaxed)) return;
   uint64_t delay = purge_delay_ns();
-  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns)) watch(mode, by_helper, now, delay);
+  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns))
+    watch(mode, by_helper, now, delay);
 }
 
 uint64_t next_tick_in_ns() {
@@ -263,8 +273,10 @@ uint64_t next_tick_in_ns() {
 void helper_ticks_in(uint64_t ns) {
   uint64_t half_delay = purge_delay_ns() / 2;
   bool often_enough = half_delay >= kWatch_ns;
-  // With nothing dirty it may sleep for longer than a period. The windows of refaults must continue meanwhile.
-  uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) + kLate_ns : 0;
+  // With nothing dirty it may sleep for longer than a period. The windows of refaults must continue
+  // meanwhile.
+  uint64_t by_ns =
+      often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) + kLate_ns : 0;
   helper_ticks_by_ns.store(by_ns, std::memory_order_relaxed);
 }
 

@@ -1,5 +1,5 @@
-// Automatic purging: the modes, refaults, floor, cap, memory left to the kernel, refusals, and options that change
-// under load. page_heap_test checks the counters against a model in each mode.
+// Automatic purging: the modes, refaults, floor, cap, memory left to the kernel, refusals, and
+// options that change under load. page_heap_test checks the counters against a model in each mode.
 #include "core/pages/page_heap/purge.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,9 @@ Span* written(size_t page_count) {
 }
 
 size_t dirty_bytes() { return page_statistics().dirty_bytes; }
-size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
+size_t resident(uintptr_t start, size_t bytes) {
+  return os::resident_bytes(reinterpret_cast<void*>(start), bytes);
+}
 
 using os::let_pass;
 constexpr uint64_t kStep_ns = 5 * kMillisecond_ns;
@@ -111,8 +113,8 @@ TEST_F(Purge, WhatIsDueWaitsForTheBudgetWhileTheProcessWorks) {
 
 // ---- modes ----
 
-// Freeing in address order costs system calls in proportion to the bytes, not to their square (the O(N²) of merged
-// neighbours): each page is purged once, and one call covers 64 KiB.
+// Freeing in address order costs system calls in proportion to the bytes, not to their square (the
+// O(N²) of merged neighbours): each page is purged once, and one call covers 64 KiB.
 TEST_F(Purge, EagerOrderedFreesGiveEachByteBackOnceInFewCalls) {
   OptionForTest mode(Id::purge, "eager");
   std::vector<Span*> spans;
@@ -219,7 +221,8 @@ TEST_F(Purge, WhatGoesAndIsWantedAgainSoonIsARefault) {
   release(span);
 }
 
-// Eager mode purges immediately, so the helper thread finds nothing dirty and sleeps for longer than a window.
+// Eager mode purges immediately, so the helper thread finds nothing dirty and sleeps for longer
+// than a window.
 TEST_F(Purge, RefaultsAreCountedWhileTheHelperSleeps) {
   OptionForTest eager(Id::purge, "eager");
   constexpr int kRounds = 400, kRoundsPerSleep = 50;
@@ -251,7 +254,8 @@ TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
   EXPECT_EQ(refaults().bytes, before);
 }
 
-// Covers pages and huge memory: such refaults are reported, but a longer delay would not have avoided them.
+// Covers pages and huge memory: such refaults are reported, but a longer delay would not have
+// avoided them.
 TEST_F(Purge, WhatWasAskedForIsARefaultButNotOfTheDelay) {
   OptionForTest delay(Id::purge_delay, "300");
   tick_for(1000 * kMillisecond_ns);  // a window is under way
@@ -282,7 +286,8 @@ TEST_F(Purge, EagerHugeMemoryRefaults) {
   release_huge(allocate_huge(4 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
   EXPECT_EQ(refaults().runs - before.runs, 1u);
-  release_huge(allocate_huge(8 * MiB, kPageBytes));  // a growing block leaves ranges behind that it cannot reuse
+  // A growing block leaves ranges behind that it cannot reuse.
+  release_huge(allocate_huge(8 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
   EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
 }
@@ -293,15 +298,18 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
   memset(memory(span), 1, span->bytes);
   release_huge(span);
   uint64_t before = refaults().bytes;
-  for (int i = 0; i < 1000 && huge_statistics().cached_bytes != 0; i++) tick_for(10 * kMillisecond_ns);
+  for (int i = 0; i < 1000 && huge_statistics().cached_bytes != 0; i++)
+    tick_for(10 * kMillisecond_ns);
   ASSERT_EQ(huge_statistics().cached_bytes, 0u);
   release_huge(allocate_huge(3 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before, 3 * MiB);
 }
 
-// Frees memory, has it purged and reuses it, until the delay has grown or far more time has passed than needed.
+// Frees memory, has it purged and reuses it, until the delay has grown or far more time has passed
+// than needed.
 uint64_t delay_after_refaults(uint64_t first_ns) {
-  for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns; purge_delay_ns() <= first_ns && os::monotonic_ns() < end;) {
+  for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns;
+       purge_delay_ns() <= first_ns && os::monotonic_ns() < end;) {
     Span* spans[] = {written(200), written(200)};
     for (Span* span : spans) release(span);
     if (!tick_until_clean()) break;
@@ -337,7 +345,8 @@ TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
   release(fence2);
 }
 
-// Free memory that does not fit the requests is at most half of the memory in use, whatever the delay.
+// Free memory that does not fit the requests is at most half of the memory in use, whatever the
+// delay.
 TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
   OptionForTest delay(Id::purge_delay, kHour_ms);
   constexpr size_t kGroups = 32 * MiB / kPageBytes;
@@ -424,7 +433,8 @@ TEST_F(Purge, WhatIsFreeOfADenseHugePageStays) {
   for (Span* span : spans) release(span);
 }
 
-// The run was freed and noted in eager mode, but no thread ticked before the mode had been another one for a while.
+// The run was freed and noted in eager mode, but no thread ticked before the mode had been another
+// one for a while.
 TEST_F(Purge, WhatWasToGoAtOnceMayHaveComeToRest) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
@@ -530,9 +540,13 @@ long fork_when_purging(long number) {
   int child = fork();
   unlock_after_fork(child == 0);
   if (child == 0) {
-    bool back = dirty_bytes() == 100 * kPageBytes && purge_all() == 100 * kPageBytes && dirty_bytes() == 0;
+    bool back =
+        dirty_bytes() == 100 * kPageBytes && purge_all() == 100 * kPageBytes && dirty_bytes() == 0;
     Span* span = take(100);
-    _exit(back && span->known_zero && memory(span)[0] == 0 && page_statistics().used_bytes == span->bytes ? 0 : 1);
+    _exit(back && span->known_zero && memory(span)[0] == 0 &&
+                  page_statistics().used_bytes == span->bytes
+              ? 0
+              : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -563,7 +577,8 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
       while (!done) {
         Span*& span = mine[random() % mine.size()];
         if (span != nullptr) {
-          for (size_t i = 0; i < span->bytes; i += 512) ASSERT_EQ(memory(span)[i], static_cast<char>(t + 1));
+          for (size_t i = 0; i < span->bytes; i += 512)
+            ASSERT_EQ(memory(span)[i], static_cast<char>(t + 1));
           release(span);
         }
         span = take(1 + random() % 30, t);
@@ -578,7 +593,8 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
     });
   }
   std::mt19937 random(seed);
-  OptionForTest purge(Id::purge, "balanced"), delay(Id::purge_delay, "1"), lazily(Id::purge_free, "0");
+  OptionForTest purge(Id::purge, "balanced"), delay(Id::purge_delay, "1"),
+      lazily(Id::purge_free, "0");
   auto choose = [&random](Id id, std::vector<const char*> values) {
     FixedText<256> problem;
     const char* value = values[random() % values.size()];

@@ -54,13 +54,15 @@ void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned 
   forget_spare(region, first, pages);
 }
 
-// Whether the region is on a huge page that must stay although these pages are free. When all free pages of a dense
-// region are due, the region rests: its spare pages become ordinary free memory, so that any span may use them.
+// Whether the region is on a huge page that must stay although these pages are free. When all free
+// pages of a dense region are due, the region rests: its spare pages become ordinary free memory,
+// so that any span may use them.
 bool keeps_huge_page_locked(Shard& shard, Region* region, const PageBits& pages, Apart apart) {
   if (!region->huge || apart == Apart::kAny || pages.count() == kPagesPerRegion) return false;
   if (apart == Apart::kNone) return true;
   if (region->used.count() < kDense_pages) return false;
-  bool settled = region->young.empty() && region->old.empty() && region->lazy.empty() && region->purging.empty();
+  bool settled = region->young.empty() && region->old.empty() && region->lazy.empty() &&
+                 region->purging.empty();
   if (!pages.empty()) forget_spare(region, 0, kPagesPerRegion);
   if (settled) shard.rest(region);
   return true;
@@ -75,11 +77,13 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   if (region->collapsing || keeps_huge_page_locked(shard, region, pages, s->apart)) return;
   if (region->resting) shard.wake(region);  // it had ripe runs
   unsigned first = 0, length = 0;
-  for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
+  for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length);
+       from = first + length) {
     if (length < s->least) continue;
     detach_range_locked(shard, region, first, length);
     DCHECK(batch->count < kPagesPerRegion / 2);
-    batch->ranges[batch->count++] = Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
+    batch->ranges[batch->count++] =
+        Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
     s->pages_left -= length < s->pages_left ? length : s->pages_left;
   }
   if (batch->count == 0) return;
@@ -90,15 +94,15 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
 
 enum class Next { kFound, kLookOn, kEnd };
 
-// Detaches runs of the next region that has any. Checks only a few regions at a time, so that other threads get the
-// lock.
+// Detaches runs of the next region that has any. Checks only a few regions at a time, so that other
+// threads get the lock.
 Next detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch* batch) {
   for (unsigned looks = 0; s->pages_left != 0; looks++) {
     if (looks == kLooksPerLock) return Next::kLookOn;
     Region* region = shard.dirty_behind(position->seen);
     if (region == nullptr) return Next::kEnd;
-    // Not as soon as all its pages are detached: pages whose purge is refused would put the region in front of a walk
-    // that has no position yet.
+    // Not as soon as all its pages are detached: pages whose purge is refused would put the region
+    // in front of a walk that has no position yet.
     if (region->dirty().empty() && region->lazy.empty() && region->purging.empty()) {
       shard.take_off_dirty_list(position->seen);
       continue;
@@ -135,7 +139,8 @@ Range whole_os_pages(const Region* region, const Range& range) {
   uintptr_t start = round_up(region->address_of(range.first), os::page_bytes());
   uintptr_t end = round_down(region->address_of(range.first + range.pages), os::page_bytes());
   if (start >= end) return Range{range.first, 0};
-  return Range{static_cast<uint16_t>(region->page_of(start)), static_cast<uint16_t>((end - start) >> kPageShift)};
+  return Range{static_cast<uint16_t>(region->page_of(start)),
+               static_cast<uint16_t>((end - start) >> kPageShift)};
 }
 
 // Returns false when refused.
@@ -145,8 +150,10 @@ bool purge_range(const Batch& batch, const Range& range, How how, os::Reason rea
   DCHECK(whole.first >= range.first && whole.first + whole.pages <= range.first + range.pages);
   void* memory = reinterpret_cast<void*>(batch.region->address_of(whole.first));
   size_t bytes = whole.pages * kPageBytes;
-  if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges) os::split_huge_page(memory, bytes);
-  bool gone = how == How::kNow ? os::purge(memory, bytes, reason) : os::purge_lazily(memory, bytes, reason);
+  if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges)
+    os::split_huge_page(memory, bytes);
+  bool gone =
+      how == How::kNow ? os::purge(memory, bytes, reason) : os::purge_lazily(memory, bytes, reason);
   if (!gone && how == How::kLazily) lazy_refused.store(true, std::memory_order_relaxed);
   return gone;
 }
@@ -169,13 +176,16 @@ void reattach_locked(Shard& shard, Region* region, const Range& range, const Ran
 }
 
 // `purged`: indexed like the ranges of the batch.
-void reattach_batch(Shard& shard, const Batch& batch, const PageBits& purged, How how, bool on_request) {
+void reattach_batch(Shard& shard, const Batch& batch, const PageBits& purged, How how,
+                    bool on_request) {
   Region* region = batch.region;
   LockGuard guard(shard.lock);
   for (unsigned i = 0; i < batch.count; i++) {
-    // In the child of a fork made by a signal handler that interrupted this function, they are reattached already.
+    // In the child of a fork made by a signal handler that interrupted this function, they are
+    // reattached already.
     if (!region->purging.any(batch.ranges[i].first, batch.ranges[i].pages)) continue;
-    Range gone = purged.any(i, 1) ? whole_os_pages(region, batch.ranges[i]) : Range{batch.ranges[i].first, 0};
+    Range gone = purged.any(i, 1) ? whole_os_pages(region, batch.ranges[i])
+                                  : Range{batch.ranges[i].first, 0};
     reattach_locked(shard, region, batch.ranges[i], gone);
     if (gone.pages == 0) continue;
     if (how == How::kLazily) {
@@ -242,7 +252,8 @@ void sweep(Shard& shard, Sweeping* s) {
 void wake_resting(Shard& shard) {
   for (bool more = true; more;) {
     LockGuard guard(shard.lock);
-    for (unsigned i = 0; i < kLooksPerLock && shard.resting != nullptr; i++) shard.wake(shard.resting);
+    for (unsigned i = 0; i < kLooksPerLock && shard.resting != nullptr; i++)
+      shard.wake(shard.resting);
     more = shard.resting != nullptr;
   }
 }
@@ -262,7 +273,9 @@ void note_ripe(Shard& shard, Region* region, unsigned first) {
 }
 
 size_t sweep_ripe() {
-  if (!anything_ripe.load(std::memory_order_relaxed) || !anything_ripe.exchange(false, std::memory_order_relaxed)) return 0;
+  if (!anything_ripe.load(std::memory_order_relaxed) ||
+      !anything_ripe.exchange(false, std::memory_order_relaxed))
+    return 0;
   Sweeping s{What::kDirty, kWorthACall_pages};
   for (unsigned i = 0; i < shards_in_use(); i++) {
     Batch batch;
@@ -285,7 +298,8 @@ void reattach_all_locked(Shard& shard) {
     PageBits purging = region->purging;
     for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
       // It is unknown whether the pages were purged, so they count as dirty.
-      reattach_locked(shard, region, Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)},
+      reattach_locked(shard, region,
+                      Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)},
                       Range{static_cast<uint16_t>(first), 0});
     }
     shard.refile(region);

@@ -1,8 +1,9 @@
-// Sweep: a walk over a shard's dirty regions that purges some of their pages. purge.cc decides when and how much.
+// Sweep: a walk over a shard's dirty regions that purges some of their pages. purge.cc decides when
+// and how much.
 //
-// Works on one region at a time: runs to be purged are detached (marked as in use), so that no lock is held across the
-// system calls, and reattached as clean. Each range is tried once per sweep: if its purge is refused it is dirty, as if
-// just freed.
+// Works on one region at a time: runs to be purged are detached (marked as in use), so that no lock
+// is held across the system calls, and reattached as clean. Each range is tried once per sweep: if
+// its purge is refused it is dirty, as if just freed.
 // Threads: any, several sweeps at once.
 #pragma once
 
@@ -27,21 +28,22 @@ enum class What { kDue, kOld, kDirty, kEverything };
 // Regions that a walk checks before it releases the shard's lock.
 inline constexpr unsigned kLooksPerLock = 64;
 
-// Which huge pages may be split to purge their free part. Huge pages that are free as a whole may be purged at any
-// time.
+// Which huge pages may be split to purge their free part. Huge pages that are free as a whole may
+// be purged at any time.
 enum class Apart { kNone, kSparse, kAny };
 
 struct Sweeping {
   What what = What::kDue;
   unsigned least = 1;             // minimum pages of a range
   PurgeBudget* budget = nullptr;  // pays for the sweep's time
-  // On request or under memory pressure: the delay plays no part, and no page is left to the kernel (MADV_FREE).
+  // On request or under memory pressure: the delay plays no part, and no page is left to the kernel
+  // (MADV_FREE).
   bool on_request = false;
   os::Reason reason = os::Reason::kDecay;
-  size_t pages_left = SIZE_MAX;   // purge at most about this many pages; counted down
-  size_t given_bytes = 0;         // counted up
-  bool refused = false;           // nothing of some region could be purged
-  bool postponed = false;         // the budget was spent before the end
+  size_t pages_left = SIZE_MAX;  // purge at most about this many pages; counted down
+  size_t given_bytes = 0;        // counted up
+  bool refused = false;          // nothing of some region could be purged
+  bool postponed = false;        // the budget was spent before the end
   Apart apart = Apart::kAny;
 };
 
@@ -52,14 +54,14 @@ void wake_resting(Shard& shard);
 void sweep(Shard& shard, Sweeping* s);
 void sweep_all(Sweeping* s);
 
-// For eager mode. Call with the shard's lock held, after pages including `first` have been freed: notes the region if
-// the run around `first` is large enough to be purged immediately.
+// For eager mode. Call with the shard's lock held, after pages including `first` have been freed:
+// notes the region if the run around `first` is large enough to be purged immediately.
 void note_ripe(Shard& shard, Region* region, unsigned first);
 // Purges such runs. Returns their bytes.
 size_t sweep_ripe();
 
-// In a forked child, with the shard's lock held: the sweeping thread exists only in the parent, so its detached pages
-// are reattached.
+// In a forked child, with the shard's lock held: the sweeping thread exists only in the parent, so
+// its detached pages are reattached.
 void reattach_all_locked(Shard& shard);
 
 }  // namespace seemalloc::pages

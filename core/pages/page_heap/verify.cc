@@ -27,13 +27,15 @@ bool includes(const PageBits& all, const PageBits& some) {
   return others.empty();
 }
 
-// The owner of a large span may be putting it into its cache, growing it or taking it out of the cache.
+// The owner of a large span may be putting it into its cache, growing it or taking it out of the
+// cache.
 SEEMALLOC_NO_TSAN bool entry_is_right(const Region& region, unsigned page) {
   uintptr_t address = region.address_of(page);
   const Span* span = page_map.span_of(reinterpret_cast<void*>(address));
   if (!region.used.test(page)) return span == &free_span;
   if (span == &free_span) return true;  // not yet published, or being purged
-  if (span->region != &region || span->start > address || span->start % kPageBytes != 0) return false;
+  if (span->region != &region || span->start > address || span->start % kPageBytes != 0)
+    return false;
   bool may_change = span->kind == SpanKind::kLarge || span->kind == SpanKind::kCachedLarge;
   return may_change || address - span->start < span->bytes;
 }
@@ -42,7 +44,8 @@ const char* verify_entries(const Region& region) {
   for (unsigned page = 0; page < kPagesPerRegion; page++) {
     if (entry_is_right(region, page)) continue;
     std::atomic_thread_fence(std::memory_order_seq_cst);  // a span may just have been published
-    if (!entry_is_right(region, page)) return "invariant page_map.1: the entry of each page is its span, or free_span";
+    if (!entry_is_right(region, page))
+      return "invariant page_map.1: the entry of each page is its span, or free_span";
   }
   return nullptr;
 }
@@ -50,9 +53,11 @@ const char* verify_entries(const Region& region) {
 const char* verify_buckets(const Shard& shard, size_t* regions) {
   for (unsigned bucket = 0; bucket <= kPagesPerRegion; bucket++) {
     bool filled = (shard.filled[bucket / 64] >> (bucket % 64) & 1) != 0;
-    if (filled != (shard.buckets[bucket] != nullptr)) return "invariant shard.1: `filled` has the buckets with a region";
+    if (filled != (shard.buckets[bucket] != nullptr))
+      return "invariant shard.1: `filled` has the buckets with a region";
     const Region* before = nullptr;
-    for (const Region* region = shard.buckets[bucket]; region != nullptr; before = region, region = region->next, ++*regions) {
+    for (const Region* region = shard.buckets[bucket]; region != nullptr;
+         before = region, region = region->next, ++*regions) {
       if (region->prev != before) return "invariant shard.1: the links of a bucket agree";
       if (region->longest_free != bucket || region->used.longest_clear_run() != bucket) {
         return "invariant shard.1: a region is in the bucket of its longest free run";
@@ -68,9 +73,12 @@ struct Sums {
 
 const char* verify_regions(const Shard& shard, Sums* sums) {
   const Region* before = nullptr;
-  for (const Region* region = shard.all; region != nullptr; before = region, region = region->next_all) {
-    if (region->prev_all != before) return "invariant shard.4: the links of the list of all regions agree";
-    if (&shards[region->shard] != &shard) return "invariant shard.4: a region is on its shard's list";
+  for (const Region* region = shard.all; region != nullptr;
+       before = region, region = region->next_all) {
+    if (region->prev_all != before)
+      return "invariant shard.4: the links of the list of all regions agree";
+    if (&shards[region->shard] != &shard)
+      return "invariant shard.4: a region is on its shard's list";
     if (const char* broken = verify_region(*region)) return broken;
     if (const char* broken = verify_entries(*region)) return broken;
     bool purgeable = !region->dirty().empty() || !region->lazy.empty();
@@ -91,19 +99,25 @@ const char* verify_regions(const Shard& shard, Sums* sums) {
 const char* verify_dirty_lists(const Shard& shard, const Sums& sums) {
   size_t listed = 0, at_rest = 0, ripe = 0;
   const Region* before = nullptr;
-  for (const Region* region = shard.dirty; region != nullptr; before = region, region = region->next_dirty, listed++) {
-    if (!region->on_dirty_list || region->prev_dirty != before) return "invariant shard.2: the links of the dirty list agree";
+  for (const Region* region = shard.dirty; region != nullptr;
+       before = region, region = region->next_dirty, listed++) {
+    if (!region->on_dirty_list || region->prev_dirty != before)
+      return "invariant shard.2: the links of the dirty list agree";
     if (listed == sums.regions) return "invariant shard.2: the dirty list has an end";
   }
   before = nullptr;
-  for (const Region* region = shard.resting; region != nullptr; before = region, region = region->next_dirty, at_rest++) {
-    if (!region->resting || region->prev_dirty != before) return "invariant shard.2: the links of the resting regions agree";
+  for (const Region* region = shard.resting; region != nullptr;
+       before = region, region = region->next_dirty, at_rest++) {
+    if (!region->resting || region->prev_dirty != before)
+      return "invariant shard.2: the links of the resting regions agree";
     if (at_rest == sums.regions) return "invariant shard.2: the list of resting regions has an end";
   }
   for (const Region* region = shard.ripe; region != nullptr; region = region->next_ripe, ripe++) {
-    if (!region->ripe || ripe == sums.regions) return "invariant shard.5: `ripe` has the regions that are ripe";
+    if (!region->ripe || ripe == sums.regions)
+      return "invariant shard.5: `ripe` has the regions that are ripe";
   }
-  if (listed != sums.on_dirty_list || at_rest != sums.at_rest) return "invariant shard.2: each region is on the list that it says";
+  if (listed != sums.on_dirty_list || at_rest != sums.at_rest)
+    return "invariant shard.2: each region is on the list that it says";
   return ripe == sums.ripe ? nullptr : "invariant shard.5: `ripe` has the regions that are ripe";
 }
 
@@ -113,10 +127,15 @@ const char* verify_locked(const Shard& shard) {
   if (const char* broken = verify_regions(shard, &sums)) return broken;
   if (sums.filed != sums.regions) return "invariant shard.1: each region is in one bucket";
   if (const char* broken = verify_dirty_lists(shard, sums)) return broken;
-  if (shard.used_pages != sums.used) return "invariant shard.3: used_pages is the sum over the regions";
-  if (shard.dirty_pages != sums.dirty) return "invariant shard.3: dirty_pages is the sum over the regions";
-  if (shard.resting_pages != sums.resting) return "invariant shard.3: resting_pages is the sum over the regions";
-  return shard.peak_pages >= shard.used_pages ? nullptr : "invariant shard.3: peak_pages is no less than used_pages";
+  if (shard.used_pages != sums.used)
+    return "invariant shard.3: used_pages is the sum over the regions";
+  if (shard.dirty_pages != sums.dirty)
+    return "invariant shard.3: dirty_pages is the sum over the regions";
+  if (shard.resting_pages != sums.resting)
+    return "invariant shard.3: resting_pages is the sum over the regions";
+  return shard.peak_pages >= shard.used_pages
+             ? nullptr
+             : "invariant shard.3: peak_pages is no less than used_pages";
 }
 
 }  // namespace
@@ -124,16 +143,19 @@ const char* verify_locked(const Shard& shard) {
 const char* verify_region(const Region& region) {
   PageBits dirty = region.dirty();
   if (region.base % kRegionBytes != 0) return "invariant region.1: a region is aligned to its size";
-  if (intersects(region.used, dirty) || intersects(region.used, region.lazy) || intersects(dirty, region.lazy) ||
+  if (intersects(region.used, dirty) || intersects(region.used, region.lazy) ||
+      intersects(dirty, region.lazy) ||
       dirty.count() != region.young.count() + region.old.count() + region.due.count()) {
     return "invariant region.2: a page is in one of used, young, old, due and lazy, or clean";
   }
-  if (!includes(region.used, region.purging)) return "invariant region.3: pages being purged are used";
+  if (!includes(region.used, region.purging))
+    return "invariant region.3: pages being purged are used";
   if (!includes(dirty, region.spare)) return "invariant region.3: spare pages are dirty";
   if (region.expecting + region.collapsing + region.huge > 1) {
     return "invariant region.4: a region lies on a huge page, expects one, is moved onto one, or none of these";
   }
-  if (region.resting && (!region.huge || region.on_dirty_list || region.used.count() < kDense_pages)) {
+  if (region.resting &&
+      (!region.huge || region.on_dirty_list || region.used.count() < kDense_pages)) {
     return "invariant region.5: a region that rests is dense, lies on a huge page and is not on the dirty list";
   }
   return nullptr;
@@ -152,16 +174,19 @@ const char* HugeCache::verify() const {
     if (overlaps) return "invariant huge_cache.1: extents are sorted and do not overlap";
     bytes += extents_[i].bytes;
   }
-  return bytes == dirty_bytes_ ? nullptr : "invariant huge_cache.2: dirty_bytes is the sum over the extents";
+  return bytes == dirty_bytes_ ? nullptr
+                               : "invariant huge_cache.2: dirty_bytes is the sum over the extents";
 }
 
 const char* KeptSpace::verify() {
   size_t bytes = 0, ranges = 0;
   for (unsigned bin = 0; bin < kBins; bin++) {
     const Record* before = nullptr;
-    for (const Record* record = bins_[bin]; record != nullptr; before = record, record = record->next, ranges++) {
+    for (const Record* record = bins_[bin]; record != nullptr;
+         before = record, record = record->next, ranges++) {
       const Range& range = record->range;
-      if (range.bytes == 0 || (range.start | range.bytes) % kPageBytes != 0 || by_end_.find(range.start) != nullptr) {
+      if (range.bytes == 0 || (range.start | range.bytes) % kPageBytes != 0 ||
+          by_end_.find(range.start) != nullptr) {
         return "invariant kept_space.1: ranges are whole pages and do not touch";
       }
       Record** start = by_start_.find(range.start);
@@ -169,11 +194,13 @@ const char* KeptSpace::verify() {
       if (start == nullptr || *start != record || end == nullptr || *end != record) {
         return "invariant kept_space.2: by_start and by_end have each range once";
       }
-      if (record->previous != before || bin_of(range.bytes) != bin) return "invariant kept_space.3: a range is in its size's bin";
+      if (record->previous != before || bin_of(range.bytes) != bin)
+        return "invariant kept_space.3: a range is in its size's bin";
       bytes += range.bytes;
     }
   }
-  if (ranges != by_start_.size() || ranges != by_end_.size()) return "invariant kept_space.2: by_start and by_end have each range once";
+  if (ranges != by_start_.size() || ranges != by_end_.size())
+    return "invariant kept_space.2: by_start and by_end have each range once";
   return bytes == bytes_ ? nullptr : "invariant kept_space.3: bytes is the sum over the ranges";
 }
 

@@ -1,9 +1,9 @@
 // Walks over the page heap's structures that check the numbered invariants of their headers.
 //
-// For debug, test and sanitizer builds: libseemalloc.so does not have them. Each returns the first broken invariant as
-// text ("invariant shard.3: …"), or null. Callers: heap/reports/verify.h and tests. Threads: any, without a lock held:
-// a walk takes the lock of what it checks, so other threads may work meanwhile. Cost: a few microseconds for each
-// region.
+// For debug, test and sanitizer builds: libseemalloc.so does not have them. Each returns the first
+// broken invariant as text ("invariant shard.3: …"), or null. Callers: heap/reports/verify.h and
+// tests. Threads: any, without a lock held: a walk takes the lock of what it checks, so other
+// threads may work meanwhile. Cost: a few microseconds for each region.
 #pragma once
 
 namespace seemalloc::pages {

@@ -36,7 +36,8 @@ class Broken {
 template <typename T, typename V>
 Broken(T&, V) -> Broken<T>;
 
-#define EXPECT_BROKEN(invariant, found) EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
+#define EXPECT_BROKEN(invariant, found) \
+  EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
 const char* text_of(const char* broken) { return broken != nullptr ? broken : "nothing is broken"; }
 
 class VerifyPages : public testing::Test {

@@ -1,11 +1,12 @@
-// HugePagePacing: decides when a growing heap requests the next huge page, depending on whether past ones were worth
-// their cost.
+// HugePagePacing: decides when a growing heap requests the next huge page, depending on whether
+// past ones were worth their cost.
 //
-// Clearing 2 MiB at once takes a fraction of the time of 512 small faults. But a kernel that has to compact memory
-// first, or a host that has reclaimed the guest's free memory, takes many times as long, and this changes from second
-// to second. So each huge page is timed. Time saved against small pages is credited, time lost is debited. While the
-// balance is negative no huge page is requested, and each region without one credits a fiftieth of its own cost. So the
-// loss is at most one slow huge page and 2 % of the growth, and huge pages are never given up for good.
+// Clearing 2 MiB at once takes a fraction of the time of 512 small faults. But a kernel that has to
+// compact memory first, or a host that has reclaimed the guest's free memory, takes many times as
+// long, and this changes from second to second. So each huge page is timed. Time saved against
+// small pages is credited, time lost is debited. While the balance is negative no huge page is
+// requested, and each region without one credits a fiftieth of its own cost. So the loss is at most
+// one slow huge page and 2 % of the growth, and huge pages are never given up for good.
 // Threads: any; atomic, and a lost update costs about one region's decision.
 #pragma once
 

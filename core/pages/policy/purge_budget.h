@@ -1,8 +1,9 @@
 // PurgeBudget: limits the cost of purging to a hundredth of the process's CPU time.
 //
-// Each tick reads the clocks and adds a hundredth of the CPU time used since the last tick to the budget, which is
-// capped at 20 ms. A process that uses less than a twentieth of one CPU is idle: then there is no limit, since purging
-// slows nothing down. Pure arithmetic. Threads: any; atomic, and a lost update costs about one batch.
+// Each tick reads the clocks and adds a hundredth of the CPU time used since the last tick to the
+// budget, which is capped at 20 ms. A process that uses less than a twentieth of one CPU is idle:
+// then there is no limit, since purging slows nothing down. Pure arithmetic. Threads: any; atomic,
+// and a lost update costs about one batch.
 #pragma once
 
 #include <atomic>

@@ -7,9 +7,10 @@ namespace {
 
 constexpr uint64_t kTick_ns = 50 * kMillisecond_ns;
 
-// Simulates a process that uses this much CPU time in each tick, and purges in steps of one millisecond while they are
-// allowed.
-uint64_t spent_in(PurgeBudget& budget, int ticks, uint64_t cpu_per_tick_ns, uint64_t* now, uint64_t* cpu) {
+// Simulates a process that uses this much CPU time in each tick, and purges in steps of one
+// millisecond while they are allowed.
+uint64_t spent_in(PurgeBudget& budget, int ticks, uint64_t cpu_per_tick_ns, uint64_t* now,
+                  uint64_t* cpu) {
   uint64_t spent = 0;
   for (int i = 0; i < ticks; i++) {
     *now += kTick_ns;
@@ -37,7 +38,8 @@ TEST(PurgeBudget, AnIdleOneAsMuchAsThereIs) {
   PurgeBudget budget;
   uint64_t now = 1000 * kSecond_ns, cpu = 0;
   budget.tick(now, cpu);
-  EXPECT_EQ(spent_in(budget, 10, kTick_ns / 50, &now, &cpu), 400 * kMillisecond_ns) << "its own time is not the program's";
+  EXPECT_EQ(spent_in(budget, 10, kTick_ns / 50, &now, &cpu), 400 * kMillisecond_ns)
+      << "its own time is not the program's";
 }
 
 TEST(PurgeBudget, NotMoreThanALittleIsSavedUp) {

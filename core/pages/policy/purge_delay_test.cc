@@ -1,4 +1,5 @@
-// The delay for a simulated process: memory that is soon reused is kept longer, memory that is not is purged sooner.
+// The delay for a simulated process: memory that is soon reused is kept longer, memory that is not
+// is purged sooner.
 #include "core/pages/policy/purge_delay.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,8 @@ namespace {
 // CPU time of a process that hardly works, for which no refault is cheap.
 constexpr uint64_t kLittle_ns = kMillisecond_ns;
 
-void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted, uint64_t cpu_ns = kLittle_ns) {
+void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted,
+             uint64_t cpu_ns = kLittle_ns) {
   for (int i = 0; i < count; i++) delay.window_ended(purged, refaulted, cpu_ns);
 }
 
@@ -68,7 +70,8 @@ TEST(PurgeDelay, StaysWhereWhatIsWantedAgainIsCheapForAProcessThatWorks) {
   EXPECT_EQ(delay.ns(), 2 * kSecond_ns) << "no reason to go back either";
 }
 
-// Bursts of 100 MiB with pauses between them: memory that has been free for a delay is purged. Uses a simulated clock.
+// Bursts of 100 MiB with pauses between them: memory that has been free for a delay is purged. Uses
+// a simulated clock.
 struct Bursts {
   uint64_t pause_ns;
   size_t refaults_after = 0;  // in the last hundred bursts
@@ -82,7 +85,8 @@ struct Bursts {
         if (pause_ns <= 3 * delay.ns()) refaulted += 100 * MiB;
         if (burst >= 400) refaults_after++;
       }
-      for (now += pause_ns; now >= window_end; window_end += delay.ns(), purged = refaulted = 0) delay.window_ended(purged, refaulted, kLittle_ns);
+      for (now += pause_ns; now >= window_end; window_end += delay.ns(), purged = refaulted = 0)
+        delay.window_ended(purged, refaulted, kLittle_ns);
     }
   }
 };

@@ -16,7 +16,8 @@ constinit PurgeDelay tuned_delay;
 
 Purge purge_mode() {
   Purge mode = static_cast<Purge>(options::get(options::Id::purge));
-  return mode == Purge::kBalanced && options::get(options::Id::purge_delay) == 0 ? Purge::kEager : mode;
+  return mode == Purge::kBalanced && options::get(options::Id::purge_delay) == 0 ? Purge::kEager
+                                                                                 : mode;
 }
 
 uint64_t purge_delay_ns() {

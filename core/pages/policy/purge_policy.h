@@ -1,4 +1,5 @@
-// Purge policy: the mode, the delay and the cost limit of purging, for all code that returns memory to the OS.
+// Purge policy: the mode, the delay and the cost limit of purging, for all code that returns memory
+// to the OS.
 // purge.h explains them.
 // Threads: any; atomic.
 #pragma once

@@ -21,7 +21,8 @@ std::atomic<uint64_t> huge_refaulted{0}, huge_refaulted_at_once{0}, huge_refault
 
 void note_gone(Region* region, unsigned first, unsigned pages, bool at_once) {
   DCHECK(shards[region->shard].lock.is_held());
-  DCHECK(!region->used.any(first, pages) && !region->is_dirty(first, pages) && !region->lazy.any(first, pages));
+  DCHECK(!region->used.any(first, pages) && !region->is_dirty(first, pages) &&
+         !region->lazy.any(first, pages));
   uint32_t now = window.load(std::memory_order_relaxed);
   if (region->gone_window != now) {
     region->gone_before = region->gone_window + 1 == now ? region->gone : PageBits();
@@ -62,7 +63,8 @@ void note_huge_mapped(size_t bytes, bool gone_at_once) {
   for (std::atomic<size_t>* gone : {&huge_gone, &huge_gone_before}) {
     size_t left = gone->load(std::memory_order_relaxed);
     size_t again = left < bytes ? left : bytes;
-    if (again == 0 || !gone->compare_exchange_strong(left, left - again, std::memory_order_relaxed)) continue;
+    if (again == 0 || !gone->compare_exchange_strong(left, left - again, std::memory_order_relaxed))
+      continue;
     huge_refaulted.fetch_add(again, std::memory_order_relaxed);
     bytes -= again;
   }
@@ -76,7 +78,8 @@ void note_huge_mapped(size_t bytes, bool gone_at_once) {
 void begin_refault_window(uint64_t stale_ns) {
   window.fetch_add(1, std::memory_order_relaxed);
   window_stale_ns.store(stale_ns, std::memory_order_relaxed);
-  huge_gone_before.store(huge_gone.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+  huge_gone_before.store(huge_gone.exchange(0, std::memory_order_relaxed),
+                         std::memory_order_relaxed);
 }
 
 Refaults refaults() {
@@ -94,7 +97,8 @@ Refaults refaults() {
 
 void forget_refaults_in_child() {
   set_to_zero(huge_refaulted, huge_refaulted_at_once, huge_refaulted_runs);
-  for (Shard& shard : shards) shard.refaulted_pages = shard.refaulted_delayed_pages = shard.refaulted_runs = 0;
+  for (Shard& shard : shards)
+    shard.refaulted_pages = shard.refaulted_delayed_pages = shard.refaulted_runs = 0;
 }
 
 }  // namespace seemalloc::pages

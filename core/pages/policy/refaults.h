@@ -1,10 +1,13 @@
-// Refaults: counts memory that was purged and soon allocated again, and that should rather have been kept.
+// Refaults: counts memory that was purged and soon allocated again, and that should rather have
+// been kept.
 //
-// Windows are as long as the purge delay. Memory that was purged in this window or the one before and is allocated
-// again is a refault; regions are counted page by page, huge memory by its sum. Two kinds of memory are counted
-// separately, because their refaults do not depend on the delay: memory purged on request or under memory pressure, and
-// huge memory unmapped as soon as it was freed (WantedAgain).
-// Callers: the purge (memory purged, end of a window); the page heap and huge memory (memory allocated).
+// Windows are as long as the purge delay. Memory that was purged in this window or the one before
+// and is allocated again is a refault; regions are counted page by page, huge memory by its sum.
+// Two kinds of memory are counted separately, because their refaults do not depend on the delay:
+// memory purged on request or under memory pressure, and huge memory unmapped as soon as it was
+// freed (WantedAgain).
+// Callers: the purge (memory purged, end of a window); the page heap and huge memory (memory
+// allocated).
 // Threads: any; the functions that take a region need its shard's lock, the rest is atomic.
 #pragma once
 
@@ -22,19 +25,20 @@ void note_gone(Region* region, unsigned first, unsigned pages, bool at_once);
 void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages);
 
 void note_huge_gone(size_t bytes);
-// This many bytes of huge memory have been mapped. `gone_at_once`: memory that left the cache before its delay would
-// have served the request.
+// This many bytes of huge memory have been mapped. `gone_at_once`: memory that left the cache
+// before its delay would have served the request.
 void note_huge_mapped(size_t bytes, bool gone_at_once);
 
-// Ends a window and begins the next one. If no further window begins by `stale_ns`, because no thread ticks, earlier
-// purges no longer count.
+// Ends a window and begins the next one. If no further window begins by `stale_ns`, because no
+// thread ticks, earlier purges no longer count.
 void begin_refault_window(uint64_t stale_ns);
 
 // Since the process started; a forked child starts anew.
 struct Refaults {
   uint64_t runs;  // allocations that reused purged pages
   uint64_t bytes;
-  uint64_t delayed_bytes;  // of these, purged after a delay or because free memory exceeded its limit
+  // Of these, purged after a delay or because free memory exceeded its limit.
+  uint64_t delayed_bytes;
 };
 Refaults refaults();
 // Called by fork, with the locks of all shards held.

@@ -1,12 +1,13 @@
-// WantedAgain: detects huge memory that was unmapped immediately because it exceeded the cache's limit, and should have
-// been kept.
+// WantedAgain: detects huge memory that was unmapped immediately because it exceeded the cache's
+// limit, and should have been kept.
 //
-// A program may free buffers of 64 MiB and allocate as many a moment later. If they are unmapped immediately, each
-// round costs a page fault per 4 KiB, and the purge delay, which adapts to refaults, has no influence on it. Memory
-// that a growing vector leaves behind is not reused: each of its requests is larger than the ranges freed before. So
-// unmapped ranges are remembered for two delays, and a request for fresh memory that one of them would have served is a
-// miss. After a few misses such memory is worth keeping for some delays. Whether it is kept in the end also depends on
-// its amount (huge.cc) and on the mode.
+// A program may free buffers of 64 MiB and allocate as many a moment later. If they are unmapped
+// immediately, each round costs a page fault per 4 KiB, and the purge delay, which adapts to
+// refaults, has no influence on it. Memory that a growing vector leaves behind is not reused: each
+// of its requests is larger than the ranges freed before. So unmapped ranges are remembered for two
+// delays, and a request for fresh memory that one of them would have served is a miss. After a few
+// misses such memory is worth keeping for some delays. Whether it is kept in the end also depends
+// on its amount (huge.cc) and on the mode.
 // Pure arithmetic: times and bytes come from the caller, whose lock protects it.
 #pragma once
 
@@ -28,8 +29,8 @@ class WantedAgain {
     next_ = (next_ + 1) % kRemembered;
   }
 
-  // Fresh memory has been mapped. Returns whether a remembered range would have served it, and subtracts the bytes from
-  // the tightest one.
+  // Fresh memory has been mapped. Returns whether a remembered range would have served it, and
+  // subtracts the bytes from the tightest one.
   bool mapped(size_t bytes, uint64_t now_ns, uint64_t delay_ns) {
     Gone* best = nullptr;
     for (Gone& gone : gone_) {

@@ -53,7 +53,8 @@ void Backing::restate(size_t bytes) {
 
 void Backing::lower_next_look(size_t at_bytes) {
   size_t before = next_look();
-  while (at_bytes < before && !look_at_bytes_.compare_exchange_weak(before, at_bytes, std::memory_order_relaxed)) {
+  while (at_bytes < before &&
+         !look_at_bytes_.compare_exchange_weak(before, at_bytes, std::memory_order_relaxed)) {
   }
 }
 

@@ -1,14 +1,15 @@
 // Backing: the amount of memory behind the heap, and the limits it must stay below.
 //
-// It counts the bytes of spans in use, of free pages and cached huge memory that are not yet purged, and of our own
-// records: the memory that a program can get rid of only by freeing and purging. Spans count as a whole, touched or
-// not, holes included: their memory is promised to their blocks. Bytes are charged before clean pages are taken or huge
-// memory is mapped, and uncharged once pages are purged. Each charge comes with a page fault or a system call, so one
-// shared counter is cheap enough; reusing dirty pages costs nothing. Huge memory is counted by its own counters
-// (huge.cc); memory on its way into or out of them is covered by a charge (Hold).
+// It counts the bytes of spans in use, of free pages and cached huge memory that are not yet
+// purged, and of our own records: the memory that a program can get rid of only by freeing and
+// purging. Spans count as a whole, touched or not, holes included: their memory is promised to
+// their blocks. Bytes are charged before clean pages are taken or huge memory is mapped, and
+// uncharged once pages are purged. Each charge comes with a page fault or a system call, so one
+// shared counter is cheap enough; reusing dirty pages costs nothing. Huge memory is counted by its
+// own counters (huge.cc); memory on its way into or out of them is covered by a charge (Hold).
 // Threads: any; atomic.
-// Invariant: while no thread allocates or frees, bytes() is the sum of the used and dirty pages of the regions and of
-// the memory of huge blocks and of the huge cache; `backing_test` compares them.
+// Invariant: while no thread allocates or frees, bytes() is the sum of the used and dirty pages of
+// the regions and of the memory of huge blocks and of the huge cache; `backing_test` compares them.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,8 @@
 
 namespace seemalloc::pages {
 
-// Bytes of our own records, including the page map's entries: 8 bytes per page of this many regions.
+// Bytes of our own records, including the page map's entries: 8 bytes per page of this many
+// regions.
 size_t record_bytes(size_t regions);
 
 class alignas(kCacheLineBytes) Backing {
@@ -29,7 +31,8 @@ class alignas(kCacheLineBytes) Backing {
   // A process that stays smaller than this never checks for a limit.
   static constexpr size_t kFirstLook_bytes = 4 * MiB;
 
-  // Call before memory is taken. Returns false, and charges nothing, when heap_limit does not allow it.
+  // Call before memory is taken. Returns false, and charges nothing, when heap_limit does not allow
+  // it.
   bool charge(size_t bytes);
   // For memory that exists already, whatever the limit.
   void add(size_t bytes) { charged_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -38,19 +41,21 @@ class alignas(kCacheLineBytes) Backing {
     DCHECK(before >= bytes);
   }
   void set_huge_bytes(size_t bytes) { huge_.store(bytes, std::memory_order_relaxed); }
-  // In a forked child: sets the charge to the bytes that the regions' counters give. This drops the charges of the
-  // parent's other threads.
+  // In a forked child: sets the charge to the bytes that the regions' counters give. This drops the
+  // charges of the parent's other threads.
   void restate(size_t bytes);
   // The number of restate() calls. Charges made before the last one must not be given back.
   unsigned restated() const { return restated_.load(std::memory_order_relaxed); }
   // Whether this many bytes could be charged now.
   bool has_room(size_t bytes) const;
 
-  size_t bytes() const { return charged_.load(std::memory_order_relaxed) + huge_.load(std::memory_order_relaxed); }
+  size_t bytes() const {
+    return charged_.load(std::memory_order_relaxed) + huge_.load(std::memory_order_relaxed);
+  }
   // Includes our own records. heap_limit and heap_soft_limit are compared with this value.
   size_t total_bytes() const;
-  // Whether the heap is so large that a thread must check for memory pressure. Slow paths call this often: its words
-  // share one cache line.
+  // Whether the heap is so large that a thread must check for memory pressure. Slow paths call this
+  // often: its words share one cache line.
   bool look_is_due() const { return bytes() >= look_at_bytes_.load(std::memory_order_relaxed); }
   void set_next_look(size_t at_bytes) { look_at_bytes_.store(at_bytes, std::memory_order_relaxed); }
   // Makes the next check due at `at_bytes` at the latest.
@@ -69,8 +74,8 @@ class alignas(kCacheLineBytes) Backing {
 
 extern constinit Backing backing SEEMALLOC_HIDDEN;
 
-// Hold: a temporary charge for memory that the heap's counters do not include yet, or no longer include. It lasts as
-// long as the object. Used by one thread.
+// Hold: a temporary charge for memory that the heap's counters do not include yet, or no longer
+// include. It lasts as long as the object. Used by one thread.
 class Hold {
  public:
   Hold() = default;

@@ -41,7 +41,11 @@ size_t counted_bytes() {
   PageStatistics regions = page_statistics();
   HugeStatistics huge = huge_statistics();
   size_t reserves = 0;
-  for_each_huge_span([](void* sum, Span* span) { *static_cast<size_t*>(sum) += size_t{span->capacity} << kPageShift; }, &reserves);
+  for_each_huge_span(
+      [](void* sum, Span* span) {
+        *static_cast<size_t*>(sum) += size_t{span->capacity} << kPageShift;
+      },
+      &reserves);
   return regions.used_bytes + regions.dirty_bytes + huge.used_bytes + reserves + huge.cached_bytes;
 }
 
@@ -52,7 +56,8 @@ class HeapLimit {
   static void set(size_t bytes) {
     std::string text = std::to_string(bytes);
     FixedText<64> problem;
-    EXPECT_TRUE(options::set(options::Id::heap_limit, text.c_str(), text.size(), problem)) << problem.c_str();
+    EXPECT_TRUE(options::set(options::Id::heap_limit, text.c_str(), text.size(), problem))
+        << problem.c_str();
   }
 };
 
@@ -90,7 +95,8 @@ TEST(Backing, AHugeBlockGrowsByItsGrowthOnly) {
   Span* span = allocate_huge(24 * MiB, kPageBytes);
   ASSERT_NE(span, nullptr);
   memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
-  // Blocks the addresses behind it, so that it has to move; the limit has no room for both copies at once.
+  // Blocks the addresses behind it, so that it has to move; the limit has no room for both copies
+  // at once.
   void* behind = reinterpret_cast<void*>(span->start + span->bytes);
   bool mapped = os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
   EXPECT_TRUE(resize_huge(span, 36 * MiB));
@@ -124,7 +130,8 @@ size_t least_seen;
 
 // Each of these calls may take long, while other threads charge memory.
 long note_least(long number) {
-  if (number == SYS_munmap || number == SYS_madvise || number == SYS_mincore) least_seen = std::min(least_seen, backing.bytes());
+  if (number == SYS_munmap || number == SYS_madvise || number == SYS_mincore)
+    least_seen = std::min(least_seen, backing.bytes());
   return 0;
 }
 
@@ -173,7 +180,8 @@ TEST(Backing, HugeMemoryThatIsKeptCountsUntilItHasGone) {
   release_huge(written_huge(8 * MiB));
   size_t cached = huge_statistics().cached_bytes;
   ASSERT_GE(cached, 8 * MiB);
-  EXPECT_GE(least_during([] { EXPECT_GE(purge_huge_oldest(1, os::Reason::kAsked), 8 * MiB); }), before + cached);
+  EXPECT_GE(least_during([] { EXPECT_GE(purge_huge_oldest(1, os::Reason::kAsked), 8 * MiB); }),
+            before + cached);
   purge_all();
   EXPECT_EQ(backing.bytes(), before);
 }
@@ -213,7 +221,8 @@ TEST(Backing, AChildCountsNothingThatOtherThreadsHadUnderWay) {
   release_huge(huge);
 }
 
-// Here the forking thread itself is in the middle of an operation: a signal handler of the program forks.
+// Here the forking thread itself is in the middle of an operation: a signal handler of the program
+// forks.
 long fork_when_unmapping(long number) {
   if (number != SYS_munmap) return 0;
   os::fault_hook = nullptr;

@@ -1,8 +1,9 @@
-// Growth: the memory that the calling thread has taken from the OS for the heap since the last take_growth(): regions,
-// and fresh memory for huge blocks.
+// Growth: the memory that the calling thread has taken from the OS for the heap since the last
+// take_growth(): regions, and fresh memory for huge blocks.
 //
-// It is counted where it happens, inside slow paths and under their locks. core/api reads it after these locks are
-// released and records the stack that caused it. Threads: each has its own. Cost: two additions when the heap grows.
+// It is counted where it happens, inside slow paths and under their locks. core/api reads it after
+// these locks are released and records the stack that caused it. Threads: each has its own. Cost:
+// two additions when the heap grows.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
-// PageBits: a set of the pages of one region: 256 bits, with the run searches that the page heap needs.
+// PageBits: a set of the pages of one region: 256 bits, with the run searches that the page heap
+// needs.
 //
-// Pure data; the owner's lock protects it. The cost of every operation is bounded by the 4 words or by the number of
-// runs.
+// Pure data; the owner's lock protects it. The cost of every operation is bounded by the 4 words or
+// by the number of runs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class PageBits {
   }
   bool any(unsigned first, unsigned count) const {
     uint64_t found = 0;
-    for_words(first, count, [this, &found](unsigned word, uint64_t mask) { found |= words_[word] & mask; });
+    for_words(first, count,
+              [this, &found](unsigned word, uint64_t mask) { found |= words_[word] & mask; });
     return found != 0;
   }
   bool test(unsigned page) const {
@@ -46,7 +48,8 @@ class PageBits {
     return total;
   }
 
-  // Finds the next run of set (or clear) pages at or after `from`. Returns false when there is none.
+  // Finds the next run of set (or clear) pages at or after `from`. Returns false when there is
+  // none.
   bool next_run(bool set, unsigned from, unsigned* first, unsigned* length) const {
     unsigned start = find(set, from);
     if (start == kPagesPerRegion) return false;
@@ -55,7 +58,8 @@ class PageBits {
     return true;
   }
 
-  // Calls f(first, length) for each run of clear pages, in order. Cost: two steps per run, whatever its length.
+  // Calls f(first, length) for each run of clear pages, in order. Cost: two steps per run, whatever
+  // its length.
   template <typename F>
   void for_each_clear_run(F f) const {
     uint64_t before = 0;  // whether the page before the word is clear
@@ -77,11 +81,13 @@ class PageBits {
   // Length of the longest run of clear pages.
   unsigned longest_clear_run() const {
     unsigned longest = 0;
-    for_each_clear_run([&](unsigned, unsigned length) { longest = length > longest ? length : longest; });
+    for_each_clear_run(
+        [&](unsigned, unsigned length) { longest = length > longest ? length : longest; });
     return longest;
   }
 
-  // Length of the run of clear pages around a clear page, and of the run of set pages around a set page.
+  // Length of the run of clear pages around a clear page, and of the run of set pages around a set
+  // page.
   unsigned clear_run_around(unsigned page) const {
     DCHECK(!test(page));
     return find(true, page) - one_behind(true, page);
@@ -99,7 +105,9 @@ class PageBits {
   Fit find_clear(unsigned count, unsigned alignment) const {
     DCHECK(count != 0 && is_power_of_two(alignment));
     Fit fit{kPagesPerRegion, 0};
-    auto leave = [&fit](unsigned length) { fit.longest = length > fit.longest ? length : fit.longest; };
+    auto leave = [&fit](unsigned length) {
+      fit.longest = length > fit.longest ? length : fit.longest;
+    };
     for_each_clear_run([&](unsigned first, unsigned length) {
       unsigned start = static_cast<unsigned>(round_up(first, alignment));
       if (fit.first != kPagesPerRegion || start + count > first + length) return leave(length);
@@ -127,7 +135,8 @@ class PageBits {
     for (unsigned word = first / 64; word * 64 < end; word++) {
       unsigned low = word * 64 > first ? 0 : first - word * 64;
       unsigned high = end - word * 64 < 64 ? end - word * 64 : 64;
-      uint64_t mask = (high == 64 ? ~uint64_t{0} : (uint64_t{1} << high) - 1) & ~((uint64_t{1} << low) - 1);
+      uint64_t mask =
+          (high == 64 ? ~uint64_t{0} : (uint64_t{1} << high) - 1) & ~((uint64_t{1} << low) - 1);
       f(word, mask);
     }
   }

@@ -27,7 +27,9 @@ bool PageMap::reserve(uintptr_t start, size_t bytes) {
     void* leaf = os::map(leaf_bytes, os::Reason::kPageMap);
     if (leaf == nullptr) return false;
     leaf_bytes_.fetch_add(leaf_bytes, std::memory_order_relaxed);
-    __atomic_store_n(&root_[i], reinterpret_cast<uintptr_t>(leaf) - reinterpret_cast<uintptr_t>(this), __ATOMIC_RELEASE);
+    __atomic_store_n(&root_[i],
+                     reinterpret_cast<uintptr_t>(leaf) - reinterpret_cast<uintptr_t>(this),
+                     __ATOMIC_RELEASE);
   }
   return true;
 }
@@ -38,20 +40,23 @@ PageMap::Leaf* PageMap::leaf_of(uintptr_t page) const {
   return leaf != 0 ? reinterpret_cast<Leaf*>(reinterpret_cast<uintptr_t>(this) + leaf) : nullptr;
 }
 
-// Requires: the whole range is in one leaf, which exists. Groups are marked first, so that a later forget() of the
-// range finds each entry.
+// Requires: the whole range is in one leaf, which exists. Groups are marked first, so that a later
+// forget() of the range finds each entry.
 void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
   Leaf* leaf = leaf_of(first);
   DCHECK(leaf != nullptr);
   DCHECK(first < end && first >> kLeafBits == (end - 1) >> kLeafBits);
   first &= kLeafEntries - 1;
   end = ((end - 1) & (kLeafEntries - 1)) + 1;
-  for (uintptr_t group = first >> kGroupBits; entry != 0 && group <= (end - 1) >> kGroupBits; group++) {
+  for (uintptr_t group = first >> kGroupBits; entry != 0 && group <= (end - 1) >> kGroupBits;
+       group++) {
     uint64_t* word = &leaf->marked[group >> kGroupBits];
     uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
-    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0) __atomic_fetch_or(word, mark, __ATOMIC_RELAXED);
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0)
+      __atomic_fetch_or(word, mark, __ATOMIC_RELAXED);
   }
-  for (uintptr_t page = first; page < end; page++) __atomic_store_n(&leaf->entries[page], entry, __ATOMIC_RELAXED);
+  for (uintptr_t page = first; page < end; page++)
+    __atomic_store_n(&leaf->entries[page], entry, __ATOMIC_RELAXED);
 }
 
 namespace {
@@ -82,8 +87,8 @@ void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_
 
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
-// `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if the range covers the
-// whole group: otherwise other ranges have the rest.
+// `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if
+// the range covers the whole group: otherwise other ranges have the rest.
 void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
   DCHECK(first < end && first >> kGroupBits == (end - 1) >> kGroupBits);
   uintptr_t group = first >> kGroupBits;
@@ -91,30 +96,33 @@ void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
   uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
   if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0) return;
   for (uintptr_t page = first; page < end; page++) {
-    if (__atomic_load_n(&leaf->entries[page], __ATOMIC_RELAXED) != 0) __atomic_store_n(&leaf->entries[page], 0, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&leaf->entries[page], __ATOMIC_RELAXED) != 0)
+      __atomic_store_n(&leaf->entries[page], 0, __ATOMIC_RELAXED);
   }
   if (end - first == uintptr_t{1} << kGroupBits) __atomic_fetch_and(word, ~mark, __ATOMIC_RELAXED);
 }
 
 void PageMap::forget(uintptr_t start, size_t bytes) {
-  constexpr uintptr_t kGroup = uintptr_t{1} << kGroupBits, kWord = kGroup << kGroupBits;  // pages
+  // Pages.
+  constexpr uintptr_t kGroup = uintptr_t{1} << kGroupBits, kWord = kGroup << kGroupBits;
   DCHECK((start | bytes) % kPageBytes == 0);
   window.forget(start, bytes);
-  for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift, [&](uintptr_t from, uintptr_t to) {
-    Leaf* leaf = leaf_of(from);
-    if (leaf == nullptr) return;
-    uintptr_t end = ((to - 1) & (kLeafEntries - 1)) + 1;
-    for (uintptr_t page = from & (kLeafEntries - 1); page < end;) {
-      if (__atomic_load_n(&leaf->marked[page / kWord], __ATOMIC_RELAXED) == 0) {
-        page = (page | (kWord - 1)) + 1;
-        continue;
-      }
-      uintptr_t group_end = (page | (kGroup - 1)) + 1;
-      if (group_end > end) group_end = end;
-      forget_group(leaf, page, group_end);
-      page = group_end;
-    }
-  });
+  for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift,
+                [&](uintptr_t from, uintptr_t to) {
+                  Leaf* leaf = leaf_of(from);
+                  if (leaf == nullptr) return;
+                  uintptr_t end = ((to - 1) & (kLeafEntries - 1)) + 1;
+                  for (uintptr_t page = from & (kLeafEntries - 1); page < end;) {
+                    if (__atomic_load_n(&leaf->marked[page / kWord], __ATOMIC_RELAXED) == 0) {
+                      page = (page | (kWord - 1)) + 1;
+                      continue;
+                    }
+                    uintptr_t group_end = (page | (kGroup - 1)) + 1;
+                    if (group_end > end) group_end = end;
+                    forget_group(leaf, page, group_end);
+                    page = group_end;
+                  }
+                });
 }
 
 }  // namespace seemalloc::pages

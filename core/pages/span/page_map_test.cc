@@ -22,10 +22,11 @@ TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   auto span_at = [](uintptr_t page) { return map.span_of(reinterpret_cast<void*>(page)); };
-  // Boundaries of leaves, of mark words and of groups, and a few pages around each, so that operations often hit the
-  // same entries.
+  // Boundaries of leaves, of mark words and of groups, and a few pages around each, so that
+  // operations often hit the same entries.
   auto some_page = [&] {
-    uintptr_t border = kLow + random() % 4 * kLeafBytes + (random() % 3) * (32 * MiB) + random() % 3 * (512 * KiB);
+    uintptr_t border =
+        kLow + random() % 4 * kLeafBytes + (random() % 3) * (32 * MiB) + random() % 3 * (512 * KiB);
     return border + random() % 5 * kPageBytes;
   };
   for (int step = 0; step < 30000; step++) {

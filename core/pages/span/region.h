@@ -1,9 +1,11 @@
-// Region: 256 pages of address space, aligned to 2 MiB, and the state of its pages: in use, dirty or clean.
+// Region: 256 pages of address space, aligned to 2 MiB, and the state of its pages: in use, dirty
+// or clean.
 //
-// A free page is clean (never touched, or purged: it reads as zero and has no memory behind it), dirty, or lazy, which
-// means left to the kernel to take (MADV_FREE: its contents are unknown). A dirty page is young (freed in this purge
-// period), old (freed in the one before) or due (freed earlier). A region is never split, and it is unmapped only as a
-// whole, when the OS refuses memory.
+// A free page is clean (never touched, or purged: it reads as zero and has no memory behind it),
+// dirty, or lazy, which means left to the kernel to take (MADV_FREE: its contents are unknown). A
+// dirty page is young (freed in this purge period), old (freed in the one before) or due (freed
+// earlier). A region is never split, and it is unmapped only as a whole, when the OS refuses
+// memory.
 // Threads: the lock of the shard that owns it.
 #pragma once
 
@@ -17,7 +19,8 @@ namespace seemalloc::pages {
 // Regions belong to this many shards at most (shard.h).
 inline constexpr unsigned kMaxShards = 8;
 
-// A region with at least this many pages in use is dense: worth a huge page, and worth keeping the huge page it is on.
+// A region with at least this many pages in use is dense: worth a huge page, and worth keeping the
+// huge page it is on.
 inline constexpr unsigned kDense_pages = kPagesPerRegion * 95 / 100 + 1;
 
 struct Region {
@@ -28,31 +31,31 @@ struct Region {
   //  4. at most one of huge, expecting and collapsing is set.
   //  5. a region that rests is dense, lies on a huge page and is not on the dirty list.
   uintptr_t base;
-  PageBits used;   // in spans, or being purged
+  PageBits used;     // in spans, or being purged
   PageBits purging;  // detached during a purge; the child of a fork has to reattach them
-  PageBits young;  // free and dirty, freed in the current period
-  PageBits old;    // free and dirty, freed in the period before
-  PageBits due;    // free and dirty, freed before that: to be purged
-  PageBits spare;  // of the dirty: memory of a huge page that was never allocated; reads as zero
-  PageBits lazy;   // free, left to the kernel (MADV_FREE)
-  PageBits gone;   // purged in the window gone_window and not allocated since
-  PageBits gone_before;  // the same in the window before that one
+  PageBits young;    // free and dirty, freed in the current period
+  PageBits old;      // free and dirty, freed in the period before
+  PageBits due;      // free and dirty, freed before that: to be purged
+  PageBits spare;    // of the dirty: memory of a huge page that was never allocated; reads as zero
+  PageBits lazy;     // free, left to the kernel (MADV_FREE)
+  PageBits gone;     // purged in the window gone_window and not allocated since
+  PageBits gone_before;   // the same in the window before that one
   PageBits gone_at_once;  // of both, pages purged on request or under memory pressure
   uint32_t gone_window;
   uint16_t longest_free;  // longest run of pages not in use; selects the region's bucket
   uint16_t shard;
   bool on_dirty_list;
-  bool ripe;  // on the list of regions with a run to purge immediately
-  bool huge;  // is on one huge page that is not split yet
-  bool resting;  // huge and dense: its free pages are not purged; on the list of resting regions
-  bool expecting;  // its first touch, which is under way, takes a huge page
+  bool ripe;        // on the list of regions with a run to purge immediately
+  bool huge;        // is on one huge page that is not split yet
+  bool resting;     // huge and dense: its free pages are not purged; on the list of resting regions
+  bool expecting;   // its first touch, which is under way, takes a huge page
   bool collapsing;  // is being moved onto a huge page (collapse.h): must not be unmapped
   bool parted;  // a part was purged during the move: the result is no huge page, or not for long
-  uint8_t attempts;  // at such a move
-  uint16_t freed_pages;  // since dense_since_ns
-  uint16_t charged_pages;  // for the move under way
+  uint8_t attempts;         // at such a move
+  uint16_t freed_pages;     // since dense_since_ns
+  uint16_t charged_pages;   // for the move under way
   uint64_t dense_since_ns;  // as far as known; 0: was not dense at the last check
-  Region* next;  // in its bucket
+  Region* next;             // in its bucket
   Region* prev;
   Region* next_dirty;
   Region* prev_dirty;
@@ -86,7 +89,8 @@ struct Region {
   }
 };
 
-// The position of a walk over all regions (region_walk.h). It is part of the walk and registered with the shard, both under the shard's lock.
+// The position of a walk over all regions (region_walk.h). It is part of the walk and registered
+// with the shard, both under the shard's lock.
 struct RegionCursor {
   Region* at = nullptr;
   RegionCursor* next = nullptr;

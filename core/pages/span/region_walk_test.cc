@@ -27,11 +27,14 @@ std::vector<Span*> take_region() {
   return spans;
 }
 
-void note(void* context, const Region& region) { static_cast<std::vector<uintptr_t>*>(context)->push_back(region.base); }
+void note(void* context, const Region& region) {
+  static_cast<std::vector<uintptr_t>*>(context)->push_back(region.base);
+}
 
 std::set<uintptr_t> regions_now() {
   std::set<uintptr_t> bases;
-  for (const Region* region = shards[0].all; region != nullptr; region = region->next_all) bases.insert(region->base);
+  for (const Region* region = shards[0].all; region != nullptr; region = region->next_all)
+    bases.insert(region->base);
   return bases;
 }
 
@@ -47,7 +50,8 @@ TEST(RegionWalk, SeesEachRegionOnce) {
   for (int i = 0; i < 5; i++) taken.push_back(take_region());
   std::vector<uintptr_t> seen;
   RegionWalk walk;
-  while (walk.next(note, &seen)) {}
+  while (walk.next(note, &seen)) {
+  }
   EXPECT_EQ(std::set<uintptr_t>(seen.begin(), seen.end()), regions_now());
   EXPECT_EQ(seen.size(), regions_now().size());
   EXPECT_EQ(shards[0].cursors, nullptr);
@@ -63,19 +67,23 @@ TEST(RegionWalk, StepsOverWhatGoesMeanwhile) {
   std::vector<uintptr_t> others;
   ASSERT_TRUE(behind.next(note, &others));
   ASSERT_TRUE(behind.next(note, &others));
-  // All but the region taken last, which is the first on the list: both walks are at regions that are unmapped now.
+  // All but the region taken last, which is the first on the list: both walks are at regions that
+  // are unmapped now.
   std::vector<std::vector<Span*>> rest(taken.begin(), taken.end() - 1);
   taken.erase(taken.begin(), taken.end() - 1);
   give(rest);
   unmap_empty_regions();
   std::set<uintptr_t> left = regions_now();
   ASSERT_LT(left.size(), 6u);
-  while (walk.next(note, &seen)) {}
+  while (walk.next(note, &seen)) {
+  }
   EXPECT_EQ(std::set<uintptr_t>(seen.begin(), seen.end()), left);
   EXPECT_EQ(seen.size(), left.size()) << "a region twice";
   size_t before = others.size();
-  while (behind.next(note, &others)) {}
-  for (size_t i = before; i < others.size(); i++) EXPECT_TRUE(left.count(others[i])) << "a region that is gone";
+  while (behind.next(note, &others)) {
+  }
+  for (size_t i = before; i < others.size(); i++)
+    EXPECT_TRUE(left.count(others[i])) << "a region that is gone";
   give(taken);
 }
 
@@ -91,7 +99,8 @@ TEST(RegionWalk, OneThatIsGivenUpIsForgotten) {
   give(taken);
 }
 
-// A walk by a thread that the child does not have: the child may reuse the memory of its cursor for anything.
+// A walk by a thread that the child does not have: the child may reuse the memory of its cursor for
+// anything.
 TEST(RegionWalk, IsNotTheForkedChilds) {
   std::vector<std::vector<Span*>> taken;
   for (int i = 0; i < 3; i++) taken.push_back(take_region());

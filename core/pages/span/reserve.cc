@@ -16,7 +16,8 @@ constexpr size_t kLargestChunkBytes = 32 * kRegionBytes;
 Lock lock;
 uintptr_t next = 0;
 uintptr_t end = 0;
-uintptr_t returned = 0;  // one region that could not be used; further ones are leaked as untouched address space
+// One region that could not be used; further ones are leaked as untouched address space.
+uintptr_t returned = 0;
 size_t chunk_bytes = kFirstChunkBytes;
 
 uintptr_t reserve_outside_locked() {
@@ -76,7 +77,8 @@ void return_region(uintptr_t base) {
 size_t unmap_reserve() {
   LockGuard guard(lock);
   size_t bytes = end - next;
-  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes, os::Reason::kPressure)) return 0;
+  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes, os::Reason::kPressure))
+    return 0;
   end = next;
   chunk_bytes = kFirstChunkBytes;
   return bytes;

@@ -1,11 +1,15 @@
-// Shard: a part of the regions under one lock, filed by their longest free run, and listed when they have dirty pages.
+// Shard: a part of the regions under one lock, filed by their longest free run, and listed when
+// they have dirty pages.
 //
-// Users: page_heap.cc allocates and frees runs, purge.cc purges dirty ones. Threads: a Shard and its regions are
-// protected by its lock. Cost: a few words, whatever the number of regions.
+// Users: page_heap.cc allocates and frees runs, purge.cc purges dirty ones. Threads: a Shard and
+// its regions are protected by its lock. Cost: a few words, whatever the number of regions.
 // Invariants:
-//  1. a region is in the bucket of its longest_free, which is its longest run of pages not in `used`.
-//  2. a region with dirty or lazy pages is on the dirty list, unless it is resting; one without may still be on it.
-//  3. used_pages, and dirty_pages plus resting_pages, are the sums over the regions; pages being purged are in neither.
+//  1. a region is in the bucket of its longest_free, which is its longest run of pages not in
+//     `used`.
+//  2. a region with dirty or lazy pages is on the dirty list, unless it is resting; one without may
+//     still be on it.
+//  3. used_pages, and dirty_pages plus resting_pages, are the sums over the regions; pages being
+//     purged are in neither.
 #pragma once
 
 #include <atomic>
@@ -19,8 +23,8 @@
 
 namespace seemalloc::pages {
 
-// The position of a walk over the dirty list, which other threads change meanwhile. It is on the walking thread's stack
-// and registered with the shard; both are protected by the shard's lock.
+// The position of a walk over the dirty list, which other threads change meanwhile. It is on the
+// walking thread's stack and registered with the shard; both are protected by the shard's lock.
 struct WalkPosition {
   Region* seen = nullptr;  // the last region on the list that the walk is done with; null: none
   WalkPosition* next = nullptr;
@@ -31,23 +35,24 @@ struct alignas(kCacheLineBytes) Shard {
   //  4. `all` has each region whose `shard` is this one, once.
   //  5. `ripe` has the regions whose `ripe` is set.
   Lock lock;
-  Region* buckets[kPagesPerRegion + 1];          // by longest free run
-  uint64_t filled[kPagesPerRegion / 64 + 1];     // the buckets that have a region
+  Region* buckets[kPagesPerRegion + 1];       // by longest free run
+  uint64_t filled[kPagesPerRegion / 64 + 1];  // the buckets that have a region
   Region* all;
-  Region* dirty;  // regions with free dirty pages
-  Region* resting;  // dense ones on huge pages, whose free pages are not purged
-  WalkPosition* walks;  // walks over the dirty list that are under way
+  Region* dirty;          // regions with free dirty pages
+  Region* resting;        // dense ones on huge pages, whose free pages are not purged
+  WalkPosition* walks;    // walks over the dirty list that are under way
   RegionCursor* cursors;  // of walks over all regions that are under way
-  Region* ripe;   // regions with a run to purge immediately (sweep.h)
-  Region* next_look;  // where the search for dense regions continues (collapse.h); null: at the first
+  Region* ripe;           // regions with a run to purge immediately (sweep.h)
+  // Where the search for dense regions continues (collapse.h); null: at the first.
+  Region* next_look;
   size_t used_pages;  // in spans
   size_t peak_pages;  // highest used_pages in this window
   size_t dirty_pages;
-  size_t resting_pages;  // free and dirty, of resting regions
-  size_t refaulted_pages;  // purged and soon allocated again
+  size_t resting_pages;            // free and dirty, of resting regions
+  size_t refaulted_pages;          // purged and soon allocated again
   size_t refaulted_delayed_pages;  // of them, not purged on request or under pressure
-  size_t refaulted_runs;   // allocations that reused purged pages
-  size_t takes;            // runs allocated
+  size_t refaulted_runs;           // allocations that reused purged pages
+  size_t takes;                    // runs allocated
 
   void file(Region* region) {
     unsigned longest = region->longest_free;
@@ -121,7 +126,9 @@ struct alignas(kCacheLineBytes) Shard {
   }
 
   // The region on the dirty list behind `before`; the first one for null.
-  Region* dirty_behind(const Region* before) const { return before != nullptr ? before->next_dirty : dirty; }
+  Region* dirty_behind(const Region* before) const {
+    return before != nullptr ? before->next_dirty : dirty;
+  }
   void take_off_dirty_list(Region* before) {
     Region* region = dirty_behind(before);
     DCHECK(lock.is_held());
@@ -134,7 +141,9 @@ struct alignas(kCacheLineBytes) Shard {
     }
   }
   // The counter that holds the region's dirty pages.
-  size_t& dirty_count(const Region* region) { return region->resting ? resting_pages : dirty_pages; }
+  size_t& dirty_count(const Region* region) {
+    return region->resting ? resting_pages : dirty_pages;
+  }
   // Hides the region's free pages from the purge. Requires: it is on the dirty list.
   void rest(Region* region) {
     DCHECK(region->huge && !region->resting && region->used.count() >= kDense_pages);
@@ -189,7 +198,8 @@ extern constinit Shard shards[kMaxShards] SEEMALLOC_HIDDEN;
 unsigned shards_in_use();
 void set_shards_in_use(unsigned count);
 
-// Pages of huge pages that were never allocated, plus the pages that expected huge pages may bring (page_heap.cc).
+// Pages of huge pages that were never allocated, plus the pages that expected huge pages may bring
+// (page_heap.cc).
 extern std::atomic<size_t> spare_pages SEEMALLOC_HIDDEN;
 // Marks these pages as not spare.
 inline void forget_spare(Region* region, unsigned first, unsigned pages) {

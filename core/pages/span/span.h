@@ -1,17 +1,21 @@
-// Span: a run of pages cut into blocks of one size class, or one large block. The record is stored outside the pages.
+// Span: a run of pages cut into blocks of one size class, or one large block. The record is stored
+// outside the pages.
 //
 // The owner's free() touches only line 0; line 1 starts with the fields that other threads touch.
-// Threads: free_list, countdown, bias and carved belong to the owner (a ThreadHeap, under its slow_lock for all but the
-// fast path; the central list, under its lock, while unowned; the sampled heap, under its lock, when sampled). owner
-// and remote are atomic. In a detached span, the list behind its first block and the holes belong to the purging thread
-// (heap/maintenance/holes.h). An owner is never null, except in a record whose page was purged (span_pool.h): a thread
-// without a heap compares its null with it.
+// Threads: free_list, countdown, bias and carved belong to the owner (a ThreadHeap, under its
+// slow_lock for all but the fast path; the central list, under its lock, while unowned; the sampled
+// heap, under its lock, when sampled). owner and remote are atomic. In a detached span, the list
+// behind its first block and the holes belong to the purging thread (heap/maintenance/holes.h). An
+// owner is never null, except in a record whose page was purged (span_pool.h): a thread without a
+// heap compares its null with it.
 // Invariants:
-//  1. countdown + bias == live (modulo 2^32). Live are the blocks allocated to the program, blocks on a thread's free
-//     list, in a stash or on the remote free list, and those in holes (heap/maintenance/holes.h). A current span's
-//     countdown never reaches zero; that of an available span does when all blocks except those in holes are free.
+//  1. countdown + bias == live (modulo 2^32). Live are the blocks allocated to the program, blocks
+//     on a thread's free list, in a stash or on the remote free list, and those in holes
+//     (heap/maintenance/holes.h). A current span's countdown never reaches zero; that of an
+//     available span does when all blocks except those in holes are free.
 //  2. every carved block that is not live is on free_list exactly once.
-//  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
+//  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central
+//     list's lock.
 #pragma once
 
 #include <arch_words.h>
@@ -49,24 +53,28 @@ enum class SpanState : uint8_t {
   kCurrent,    // the thread heap allocates from it
   kAvailable,  // on its owner's list (or, unowned, on the central list), has free blocks
   kFull,       // on no list until enough of its blocks are free
-  kDetached,   // on no list while parts are purged (heap/maintenance/holes.h): blocks are freed, none is allocated
+  // On no list while parts are purged (heap/maintenance/holes.h): blocks are freed, none is
+  // allocated.
+  kDetached,
 };
 
 struct alignas(kCacheLineBytes) Span {
-  // Invariant 4 (verify.h): block_bytes is the size of size_class, capacity is bytes / block_bytes, carved ≤ capacity. Small
-  // and sampled spans.
-  Block* free_list;    // blocks freed by the owner since it last took the list: the local free list
-  uintptr_t owner_;    // the ThreadHeap that may use the fast path, or kNobody. See owner()
+  // Invariant 4 (verify.h): block_bytes is the size of size_class, capacity is bytes / block_bytes,
+  // carved ≤ capacity. Small and sampled spans.
+  // Blocks freed by the owner since it last took the list: the local free list.
+  Block* free_list;
+  uintptr_t owner_;     // the ThreadHeap that may use the fast path, or kNobody. See owner()
   uint64_t reciprocal;  // of block_bytes, for is_block_start()
-  uint32_t countdown;  // frees until the owner takes the slow path (free's only counter)
-  uint32_t bias;       // live = countdown + bias
+  uint32_t countdown;   // frees until the owner takes the slow path (free's only counter)
+  uint32_t bias;        // live = countdown + bias
   uintptr_t start;
   uint32_t block_bytes;  // 0 for large and huge spans: see bytes
   union {
-    uint32_t capacity;      // blocks that fit
-    uint32_t cached_epoch;  // kCachedLarge: when it was put into the cache (heap/thread/large_cache.h)
+    uint32_t capacity;  // blocks that fit
+    // kCachedLarge: when it was put into the cache (heap/thread/large_cache.h).
+    uint32_t cached_epoch;
   };
-  uint32_t carved;       // blocks ever cut, from the start of the span
+  uint32_t carved;  // blocks ever cut, from the start of the span
   uint8_t size_class;
   SpanKind kind;
   SpanState state;
@@ -75,19 +83,23 @@ struct alignas(kCacheLineBytes) Span {
     bool known_dense;      // kHuge: its memory was used before, and most of it is resident
     uint8_t sampled_part;  // kSampled: the part that it belongs to (heap/spans/sampled.cc)
   };
-  bool lending_;    // unowned: its blocks are shared by many threads (heap/spans/central.h). See lending()
+  // unowned: its blocks are shared by many threads (heap/spans/central.h). See lending().
+  bool lending_;
   union {
-    uint32_t home_;           // kSmall: home of sampled blocks (heap/spans/homes.h); 0: none. See home()
-    uint32_t sampled_bytes_;  // kSampled: bytes of live blocks, by their requested sizes. See sampled_bytes()
+    uint32_t home_;  // kSmall: home of sampled blocks (heap/spans/homes.h); 0: none. See home()
+    // kSampled: bytes of live blocks, by their requested sizes. See sampled_bytes().
+    uint32_t sampled_bytes_;
   };
 
-  alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // remote free list: see heap/slow_paths/remote.h
-  Span* pending_next;                                     // on the owner's pending stack
-  Span* next;                                             // on a list of the owner, central list or sampled heap
+  // remote free list: see heap/slow_paths/remote.h.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> remote;
+  Span* pending_next;  // on the owner's pending stack
+  Span* next;          // on a list of the owner, central list or sampled heap
   Span* prev;
   Region* region;  // null for huge
   size_t bytes;    // of the whole run
-  uint32_t holes;  // purged OS pages, counted from the first that the span touches; their blocks are on no list
+  // Purged OS pages, counted from the first that the span touches; their blocks are on no list.
+  uint32_t holes;
   uint32_t hole_blocks_;  // blocks that start in holes. See hole_blocks()
   union {
     uint32_t* sample_ids;  // kSampled: one per block
@@ -105,8 +117,8 @@ struct alignas(kCacheLineBytes) Span {
   }
   // No block of it is allocated.
   bool is_empty() const { return live() == hole_blocks_; }
-  // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can reach the span
-  // (remote.h, rule 6).
+  // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can
+  // reach the span (remote.h, rule 6).
   bool is_empty_now() const { return live_acquire() == hole_blocks(); }
   // For a span whose countdown must never reach zero: its owner checks it whenever a list ends.
   void set_live_quietly(uint32_t live) {
@@ -126,8 +138,9 @@ struct alignas(kCacheLineBytes) Span {
 
   // Changes under the lock of the span's owner or list; a hint without it.
   uint32_t hole_blocks() const { return __atomic_load_n(&hole_blocks_, __ATOMIC_RELAXED); }
-  // This many free blocks were taken off the list because their pages are purged. They count as live from now on,
-  // through the bias: the countdown belongs to the owner, which may be decrementing it.
+  // This many free blocks were taken off the list because their pages are purged. They count as
+  // live from now on, through the bias: the countdown belongs to the owner, which may be
+  // decrementing it.
   void add_holes(uint32_t pages, uint32_t blocks) {
     DCHECK((holes & pages) == 0 && hole_blocks_ + blocks <= carved);
     holes |= pages;
@@ -145,8 +158,12 @@ struct alignas(kCacheLineBytes) Span {
     __atomic_store_n(&hole_blocks_, 0, __ATOMIC_RELAXED);
   }
 
-  SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
-  const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
+  SEEMALLOC_ALWAYS_INLINE const void* owner() const {
+    return reinterpret_cast<const void*>(load_racing(owner_));
+  }
+  const void* owner_acquire() const {
+    return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE));
+  }
   void set_owner(const void* owner) {
     DCHECK(reinterpret_cast<uintptr_t>(owner) > kNobody);
     __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE);
@@ -167,27 +184,32 @@ struct alignas(kCacheLineBytes) Span {
     block->next = free_list;
     __atomic_store_n(&free_list, block, __ATOMIC_RELEASE);
   }
-  // The list as seen by another thread that has detached the span: the part behind the first block does not change.
+  // The list as seen by another thread that has detached the span: the part behind the first block
+  // does not change.
   Block* free_list_acquire() const { return __atomic_load_n(&free_list, __ATOMIC_ACQUIRE); }
 
-  // The owner's last access in a free; it orders all earlier writes of the owner to the span before it. Pairs with
-  // live_acquire(). Returns true at zero.
+  // The owner's last access in a free; it orders all earlier writes of the owner to the span before
+  // it. Pairs with live_acquire(). Returns true at zero.
   SEEMALLOC_ALWAYS_INLINE bool count_down() { return decrement_last(countdown); }
-  // For threads that do not own the span. With the owner's slow_lock held, the result is at least the true number, and
-  // every access of the owner that it counts has completed.
-  uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
+  // For threads that do not own the span. With the owner's slow_lock held, the result is at least
+  // the true number, and every access of the owner that it counts has completed.
+  uint32_t live_acquire() const {
+    return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED);
+  }
 
-  // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's divisibility test, which
-  // needs a multiplication instead of a division). Requires: p is in the span, and the span is cut into blocks.
+  // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's
+  // divisibility test, which needs a multiplication instead of a division). Requires: p is in the
+  // span, and the span is cut into blocks.
   SEEMALLOC_ALWAYS_INLINE bool is_block_start(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - start) * reciprocal < reciprocal;
   }
-  // True when p is the start of a block that has been cut, for any p: the product's upper half is the block's index
-  // (more than that for offsets beyond 32 bits).
+  // True when p is the start of a block that has been cut, for any p: the product's upper half is
+  // the block's index (more than that for offsets beyond 32 bits).
   SEEMALLOC_ALWAYS_INLINE bool is_carved_block(const void* p) const {
     __extension__ using Product = unsigned __int128;
     Product product = static_cast<Product>(reinterpret_cast<uintptr_t>(p) - start) * reciprocal;
-    return static_cast<uint64_t>(product) < reciprocal && static_cast<uint64_t>(product >> 64) < carved;
+    return static_cast<uint64_t>(product) < reciprocal &&
+           static_cast<uint64_t>(product >> 64) < carved;
   }
   void set_block_bytes(uint32_t block) {
     DCHECK(block != 0 && block <= bytes);
@@ -214,7 +236,8 @@ extern Span free_span;
 
 // A doubly linked list of spans, newest first. The caller's lock protects it.
 class SpanList {
-  // Invariant 1 (verify.h): next and prev agree with each other, and with the ends and the size of the list.
+  // Invariant 1 (verify.h): next and prev agree with each other, and with the ends and the size of
+  // the list.
  public:
   Span* front() const { return head_; }
   Span* back() const { return tail_; }
@@ -247,7 +270,8 @@ class SpanList {
   }
   // The broken invariant, or null.
   const char* verify() const {
-    const char* broken = "invariant span_list.1: the links of a list agree with its ends and its size";
+    const char* broken =
+        "invariant span_list.1: the links of a list agree with its ends and its size";
     const Span* before = nullptr;
     uint32_t count = 0;
     for (const Span* span = head_; span != nullptr; before = span, span = span->next, count++) {
@@ -259,7 +283,6 @@ class SpanList {
   bool is_on_no_list(const Span* span) const {
     return span->prev == nullptr && span->next == nullptr && head_ != span;
   }
-
 
  private:
   Span* head_ = nullptr;

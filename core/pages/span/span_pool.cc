@@ -18,7 +18,9 @@ namespace {
 struct RecordPage {
   RecordPage* next;
   RecordPage* previous;
-  Span* free;  // linked through `next`: `remote` and `owner_` of a free record must keep values that lead nowhere
+  // Linked through `next`: `remote` and `owner_` of a free record must keep values that lead
+  // nowhere.
+  Span* free;
   uint32_t taken;
   uint32_t carved;  // records ever used, from the first
 };
@@ -55,7 +57,8 @@ constexpr size_t kMostRecent = 64;
 constexpr size_t kMostGoing = 64;  // at once
 
 constinit Lock lock;
-// The records freed last, which are reused first. They are linked through `next` and not yet on their pages' lists.
+// The records freed last, which are reused first. They are linked through `next` and not yet on
+// their pages' lists.
 constinit Span* recent = nullptr;
 constinit size_t recent_count = 0;
 constinit PageList partial;
@@ -69,7 +72,8 @@ constinit std::atomic<size_t> absent_bytes{0};
 uint32_t records_per_page() { return static_cast<uint32_t>(os::page_bytes() / sizeof(Span)) - 1; }
 uintptr_t address_of(const RecordPage* page) { return reinterpret_cast<uintptr_t>(page); }
 RecordPage* page_of(Span* span) {
-  return reinterpret_cast<RecordPage*>(round_down(reinterpret_cast<uintptr_t>(span), os::page_bytes()));
+  return reinterpret_cast<RecordPage*>(
+      round_down(reinterpret_cast<uintptr_t>(span), os::page_bytes()));
 }
 
 void set_absent_count(size_t count) {
@@ -87,7 +91,8 @@ bool make_room_for_absent_locked() {
   DCHECK(lock.is_held() && absent_count <= page_count);
   if (page_count + kPagesPerChunk <= absent_room) return true;
   size_t room = absent_room == 0 ? kFirstRoom : absent_room * 2;
-  auto* larger = static_cast<RecordPage**>(os::arena_allocate(room * sizeof(RecordPage*), alignof(RecordPage*)));
+  auto* larger = static_cast<RecordPage**>(
+      os::arena_allocate(room * sizeof(RecordPage*), alignof(RecordPage*)));
   if (larger == nullptr) return false;
   if (absent_count != 0) memcpy(larger, absent, absent_count * sizeof(RecordPage*));
   absent = larger;
@@ -99,11 +104,15 @@ bool make_pages_locked(size_t count) {
   auto* fresh = static_cast<char*>(os::arena_allocate(count * os::page_bytes(), os::page_bytes()));
   if (fresh == nullptr) return false;
   page_count += count;
-  for (size_t i = count; i-- > 0;) push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
+  for (size_t i = count; i-- > 0;)
+    push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
   return true;
 }
 // Makes a chunk of pages, or one page where address space is short.
-bool make_pages_locked() { return make_room_for_absent_locked() && (make_pages_locked(kPagesPerChunk) || make_pages_locked(1)); }
+bool make_pages_locked() {
+  return make_room_for_absent_locked() &&
+         (make_pages_locked(kPagesPerChunk) || make_pages_locked(1));
+}
 
 RecordPage* pop_absent_locked() {
   if (absent_count == 0 && !make_pages_locked()) return nullptr;
@@ -194,7 +203,9 @@ bool take_going(PageList& from) {
 
 size_t end_of_neighbours(size_t from) {
   size_t end = from + 1;
-  while (end < going_count && address_of(going[end]) == address_of(going[end - 1]) + os::page_bytes()) end++;
+  while (end < going_count &&
+         address_of(going[end]) == address_of(going[end - 1]) + os::page_bytes())
+    end++;
   return end;
 }
 
@@ -232,20 +243,26 @@ size_t give_back(PageList& from, size_t most) {
 #ifdef SEEMALLOC_DEBUG
 namespace {
 const char* verify_page(const RecordPage* page) {
-  if (page->taken > page->carved || page->carved > records_per_page()) return "invariant span_pool.1: taken ≤ carved ≤ records of a page";
+  if (page->taken > page->carved || page->carved > records_per_page())
+    return "invariant span_pool.1: taken ≤ carved ≤ records of a page";
   uint32_t unused = 0;
-  for (Span* span = page->free; span != nullptr && unused <= page->carved; span = span->next, unused++) {
+  for (Span* span = page->free; span != nullptr && unused <= page->carved;
+       span = span->next, unused++) {
     if (page_of(span) != page) return "invariant span_pool.2: a page's free records are its own";
   }
-  return page->taken + unused == page->carved ? nullptr : "invariant span_pool.2: each carved record is taken or free";
+  return page->taken + unused == page->carved
+             ? nullptr
+             : "invariant span_pool.2: each carved record is taken or free";
 }
 
 const char* verify_page_list(const PageList& list, bool is_partial) {
   const RecordPage* before = nullptr;
   for (const RecordPage* page = list.front(); page != nullptr; before = page, page = page->next) {
-    if (page->previous != before) return "invariant span_pool.3: the links of a list of pages agree";
+    if (page->previous != before)
+      return "invariant span_pool.3: the links of a list of pages agree";
     // A page becomes empty only on its way off the list of partial ones, but for a new one.
-    if (is_partial ? page->taken == records_per_page() : page->taken != 0) return "invariant span_pool.3: a page is on the list of its use";
+    if (is_partial ? page->taken == records_per_page() : page->taken != 0)
+      return "invariant span_pool.3: a page is on the list of its use";
     if (const char* broken = verify_page(page)) return broken;
   }
   return nullptr;
@@ -255,11 +272,14 @@ const char* verify_page_list(const PageList& list, bool is_partial) {
 const char* verify_span_pool() {
   LockGuard guard(lock);
   size_t count = 0;
-  for (const Span* span = recent; span != nullptr && count <= kMostRecent; span = span->next, count++) {
-    if (span->kind != SpanKind::kFree) return "invariant span_pool.4: records given back last are free";
+  for (const Span* span = recent; span != nullptr && count <= kMostRecent;
+       span = span->next, count++) {
+    if (span->kind != SpanKind::kFree)
+      return "invariant span_pool.4: records given back last are free";
   }
   if (count != recent_count) return "invariant span_pool.4: recent_count is their number";
-  if (absent_count > page_count || page_count > absent_room) return "invariant span_pool.5: there is room for each absent page";
+  if (absent_count > page_count || page_count > absent_room)
+    return "invariant span_pool.5: there is room for each absent page";
   if (const char* broken = verify_page_list(partial, true)) return broken;
   const char* broken = verify_page_list(empty, false);
   return broken != nullptr ? broken : verify_page_list(empty_before, false);
@@ -273,7 +293,8 @@ Span* take_span(SpanKind kind) {
     span = take_locked();
   }
   if (span == nullptr) return nullptr;
-  DCHECK(span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign);  // given back, or never taken
+  // Given back, or never taken.
+  DCHECK(span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign);
   span->free_list = nullptr;
   span->disown();
   span->forget_holes();
@@ -318,13 +339,15 @@ size_t purge_span_records() {
   return (pages + give_back(empty, SIZE_MAX)) * os::page_bytes();
 }
 
-// Acquire: a thread that first reads this and then the arena's total sees a total that includes at least these bytes.
+// Acquire: a thread that first reads this and then the arena's total sees a total that includes at
+// least these bytes.
 size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_acquire); }
 
 void lock_span_pool_for_fork() { lock.lock_for_fork(); }
 void unlock_span_pool_after_fork(bool in_child) {
-  // Unless this thread was interrupted, the thread that was purging exists only in the parent. It is unknown which
-  // pages were purged already, so all are purged again. A page whose purge is refused is lost.
+  // Unless this thread was interrupted, the thread that was purging exists only in the parent. It
+  // is unknown which pages were purged already, so all are purged again. A page whose purge is
+  // refused is lost.
   if (in_child && !fork_interrupts_a_holder) {
     for (size_t i = 0; i < going_count; i++) {
       if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);

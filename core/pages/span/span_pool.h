@@ -1,13 +1,15 @@
-// The pool of span records. It consists of pages of records, each with a header in place of its first record. A heap
-// that has been large has many, so pages that have only free records are purged after a while.
+// The pool of span records. It consists of pages of records, each with a header in place of its
+// first record. A heap that has been large has many, so pages that have only free records are
+// purged after a while.
 //
-// A stale pointer to a record reads a free Span (kFree, without an owner), or zeros if its page was purged (kForeign,
-// with a null owner, which matches threads without a heap).
-// Threads: any; one lock, under which only the arena makes system calls. Lock order: this one, then the arena's.
+// A stale pointer to a record reads a free Span (kFree, without an owner), or zeros if its page was
+// purged (kForeign, with a null owner, which matches threads without a heap).
+// Threads: any; one lock, under which only the arena makes system calls. Lock order: this one, then
+// the arena's.
 // Invariants:
-//  1. a page is on the list `partial` (some of its records are free), on one of the `empty` lists (all are free), in
-//     `absent` (no memory, or all zero: every record may be carved), in `going` (being purged), or on no list (none is
-//     free). Records in `recent` count as not free.
+//  1. a page is on the list `partial` (some of its records are free), on one of the `empty` lists
+//     (all are free), in `absent` (no memory, or all zero: every record may be carved), in `going`
+//     (being purged), or on no list (none is free). Records in `recent` count as not free.
 //  2. `absent` has room for all existing pages.
 #pragma once
 
@@ -21,8 +23,8 @@ namespace seemalloc::pages {
 Span* take_span(SpanKind kind);
 void give_span(Span* span);
 
-// The first function purges pages that have been empty since the last call (the others at the next call), the second
-// all empty ones. Both return the bytes purged.
+// The first function purges pages that have been empty since the last call (the others at the next
+// call), the second all empty ones. Both return the bytes purged.
 size_t purge_old_span_records(size_t most_pages);
 size_t purge_span_records();
 // Bytes of records without memory behind them.

@@ -37,7 +37,8 @@ void purge_for_good() {
   for (int i = 0; i < 3; i++) purge_span_records();
 }
 
-// Against a set of the live records: each is handed out once, reset; purging pages and reusing them changes nothing.
+// Against a set of the live records: each is handed out once, reset; purging pages and reusing them
+// changes nothing.
 TEST(SpanPool, AnyUse) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
@@ -65,7 +66,8 @@ TEST(SpanPool, AnyUse) {
       give_span(span);
       out.pop_back();
     }
-    if (random() % 500 == 0) random() % 2 == 0 ? purge_span_records() : purge_old_span_records(SIZE_MAX);
+    if (random() % 500 == 0)
+      random() % 2 == 0 ? purge_span_records() : purge_old_span_records(SIZE_MAX);
   }
   give(out);
 }
@@ -226,7 +228,8 @@ TEST(SpanPool, AChildGoesOn) {
       std::set<Span*> known;
       std::vector<Span*> spans = take(4000);
       bool right = true;
-      for (Span* span : spans) right &= span != nullptr && known.insert(span).second && span->live() == 0;
+      for (Span* span : spans)
+        right &= span != nullptr && known.insert(span).second && span->live() == 0;
       give(spans);
       purge_span_records();
       _exit(right && absent_span_record_bytes() != 0 ? 0 : 1);

@@ -29,7 +29,8 @@ constinit Window window;
 
 void Window::set(size_t page, size_t count, const Span* span) {
   DCHECK((page + count) * sizeof(Span*) <= map_bytes());
-  for (size_t i = page; i < page + count; i++) __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
+  for (size_t i = page; i < page + count; i++)
+    __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
 }
 
 void Window::forget(uintptr_t start, size_t bytes) {
@@ -40,8 +41,9 @@ void Window::forget(uintptr_t start, size_t bytes) {
   if (from < to) set((from - base) >> kPageShift, (to - from) >> kPageShift, &foreign_span);
 }
 
-// Chooses the base: an eighth of the address space below the place where the kernel would map a region, which leaves as
-// much room for others; nearer if that is not available (a sanitizer's shadow).
+// Chooses the base: an eighth of the address space below the place where the kernel would map a
+// region, which leaves as much room for others; nearer if that is not available (a sanitizer's
+// shadow).
 bool Window::place_locked() {
   DCHECK(lock_.is_held());
   if (base_ != kNowhere) return true;
@@ -50,7 +52,8 @@ bool Window::place_locked() {
   if (probe == nullptr) return false;
   os::unmap(probe, kRegionBytes, os::Reason::kPageMap);
   uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
-  if (top < kLeastTop) top = kLeastTop;  // mappings are placed from low addresses upwards (valgrind)
+  // Mappings are placed from low addresses upwards (valgrind).
+  if (top < kLeastTop) top = kLeastTop;
   for (size_t distance = top / 8; distance >= kLeastDistance; distance /= 8) {
     uintptr_t base = round_down(top - distance, kRegionBytes);
     size_t pages = round_down(distance / 2, kRegionBytes) / kPageBytes;
@@ -73,7 +76,9 @@ bool Window::add_region_locked() {
   if (pages_ + kPagesPerRegion > end_) return false;
   size_t have = map_bytes();
   if ((pages_ + kPagesPerRegion) * sizeof(Span*) > have) {
-    if (!os::map_behind(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes, os::Reason::kPageMap)) return false;
+    if (!os::map_behind(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes,
+                        os::Reason::kPageMap))
+      return false;
     map_bytes_.store(have + kMapStepBytes, std::memory_order_relaxed);
   }
   set(pages_, kPagesPerRegion, &foreign_span);
@@ -82,7 +87,9 @@ bool Window::add_region_locked() {
 }
 
 // A huge block of ours in a hole of the window has only one entry, where it starts.
-bool Window::is_kept_mapped(size_t page) const { return span_at(page + 1) == &free_span && span_at(page + 2) == &free_span; }
+bool Window::is_kept_mapped(size_t page) const {
+  return span_at(page + 1) == &free_span && span_at(page + 2) == &free_span;
+}
 
 uintptr_t Window::take_place_locked() {
   DCHECK(search_ + kPagesPerRegion <= pages_ && span_at(search_) == &foreign_span);
@@ -101,7 +108,8 @@ uintptr_t Window::map_region() {
   uintptr_t start = base_ + search_ * kPageBytes;
   if (is_kept_mapped(search_)) return take_place_locked();
   bool beside_ours = search_ != 0 && span_at(search_ - 1) != &foreign_span;
-  bool mapped = beside_ours ? os::map_behind(start, kRegionBytes, os::Reason::kGrowth) : os::map_at(start, kRegionBytes, os::Reason::kGrowth);
+  bool mapped = beside_ours ? os::map_behind(start, kRegionBytes, os::Reason::kGrowth)
+                            : os::map_at(start, kRegionBytes, os::Reason::kGrowth);
   return mapped ? take_place_locked() : 0;
 }
 
@@ -125,7 +133,8 @@ void Window::unmap_region(uintptr_t start, os::Reason reason) {
 
 bool Window::has_entry(uintptr_t start) {
   LockGuard guard(lock_);
-  // The window is placed before anything is entered outside, so nothing outside is ever where the window will be.
+  // The window is placed before anything is entered outside, so nothing outside is ever where the
+  // window will be.
   if (!place_locked()) too_late_ = true;
   size_t page = (start - base_) >> kPageShift;
   if (page < pages_) return true;

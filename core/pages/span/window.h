@@ -1,19 +1,23 @@
-// Window: the address range in which regions are mapped side by side, and its flat map: page → span in one load.
-// Addresses outside (huge mappings, regions for which it has no room) are found in the two-level page map.
+// Window: the address range in which regions are mapped side by side, and its flat map: page → span
+// in one load. Addresses outside (huge mappings, regions for which it has no room) are found in the
+// two-level page map.
 //
-// Nothing is reserved. The window begins far below everything mapped so far; the kernel places mappings from the top
-// downwards and does not reach it. Each region is mapped where the last one ends, and the map in front of the window in
-// the same way, and only if nothing is there. So only memory in use counts against limits and is locked, dumped or
-// charged, and the mappings merge into two. A place that is mapped by others is skipped.
+// Nothing is reserved. The window begins far below everything mapped so far; the kernel places
+// mappings from the top downwards and does not reach it. Each region is mapped where the last one
+// ends, and the map in front of the window in the same way, and only if nothing is there. So only
+// memory in use counts against limits and is locked, dumped or charged, and the mappings merge into
+// two. A place that is mapped by others is skipped.
 //
-// Readers: free(), for every pointer. Writer: the page heap, for its own pages; the lock is for growing.
-// Threads: any. Entries exist before `pages` counts them. A thread that reads an old `pages` or `base` takes the
-// two-level map's slow path, which checks the window again; a pointer into a new region arrives with the program's own
-// synchronisation.
+// Readers: free(), for every pointer. Writer: the page heap, for its own pages; the lock is for
+// growing.
+// Threads: any. Entries exist before `pages` counts them. A thread that reads an old `pages` or
+// `base` takes the two-level map's slow path, which checks the window again; a pointer into a new
+// region arrives with the program's own synchronisation.
 // Invariants:
-//  1. pages below `pages` have their entry here, all others in the two-level map; it is foreign_span where nothing is
-//     ours.
-//  2. a region's entries are foreign before it is unmapped, so the next user of the addresses is never taken for us.
+//  1. pages below `pages` have their entry here, all others in the two-level map; it is
+//     foreign_span where nothing is ours.
+//  2. a region's entries are foreign before it is unmapped, so the next user of the addresses is
+//     never taken for us.
 #pragma once
 
 #include <arch_words.h>
@@ -32,41 +36,49 @@ namespace seemalloc::pages {
 
 class alignas(kCacheLineBytes) Window {
  public:
-  // The page index of an address, counted from the base: at or above pages() for every address outside, null included.
+  // The page index of an address, counted from the base: at or above pages() for every address
+  // outside, null included.
   SEEMALLOC_ALWAYS_INLINE size_t page_of(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - load_racing(base_)) >> kPageShift;
   }
   SEEMALLOC_ALWAYS_INLINE size_t pages() const { return load_racing(pages_); }
-  // The same, for a caller that must not enter the window before admit() has been called: until then at or above
-  // pages().
+  // The same, for a caller that must not enter the window before admit() has been called: until
+  // then at or above pages().
   SEEMALLOC_ALWAYS_INLINE size_t guarded_page_of(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - load_racing(guarded_base_)) >> kPageShift;
   }
-  // Admits those callers once the window exists; its base never changes. Costs two loads after that.
+  // Admits those callers once the window exists; its base never changes. Costs two loads after
+  // that.
   void admit() {
     uintptr_t base = load_racing(base_);
     if (load_racing(guarded_base_) != base) store_racing(guarded_base_, base);
   }
   // Requires: page < pages(). Never null.
-  SEEMALLOC_ALWAYS_INLINE Span* span_at(size_t page) const { return load_racing(load_racing(spans_)[page]); }
+  SEEMALLOC_ALWAYS_INLINE Span* span_at(size_t page) const {
+    return load_racing(load_racing(spans_)[page]);
+  }
 
   // Points the pages at `span`. Requires: they are below pages().
   void set(size_t page, size_t count, const Span* span);
   // Marks the part of the range that is inside the window as foreign.
   void forget(uintptr_t start, size_t bytes);
 
-  // Maps a fresh region: zeroed, readable and writable, its pages marked free. Returns 0 when the OS refuses it at the
-  // address.
+  // Maps a fresh region: zeroed, readable and writable, its pages marked free. Returns 0 when the
+  // OS refuses it at the address.
   uintptr_t map_region();
-  // Call when the last map_region() was refused but memory is available: the place is mapped by others. Skips it.
+  // Call when the last map_region() was refused but memory is available: the place is mapped by
+  // others. Skips it.
   void step_over();
-  // Unmaps a region; its place is reused. If the kernel refuses (vm.max_map_count), its memory is purged and it stays
-  // mapped for the next map_region(). The place is lost only if purging is refused too (locked by the program).
+  // Unmaps a region; its place is reused. If the kernel refuses (vm.max_map_count), its memory is
+  // purged and it stays mapped for the next map_region(). The place is lost only if purging is
+  // refused too (locked by the program).
   void unmap_region(uintptr_t start, os::Reason reason = os::Reason::kPressure);
-  bool contains(uintptr_t address) const { return page_of(reinterpret_cast<void*>(address)) < pages(); }
+  bool contains(uintptr_t address) const {
+    return page_of(reinterpret_cast<void*>(address)) < pages();
+  }
 
-  // Called when something of ours begins at `start`. Returns true when the page's entry is here. Otherwise it is in the
-  // two-level map for good: the window must end below it.
+  // Called when something of ours begins at `start`. Returns true when the page's entry is here.
+  // Otherwise it is in the two-level map for good: the window must end below it.
   bool has_entry(uintptr_t start);
 
   size_t map_bytes() const { return map_bytes_.load(std::memory_order_relaxed); }
@@ -76,22 +88,24 @@ class alignas(kCacheLineBytes) Window {
  private:
   bool place_locked();
   bool add_region_locked();
-  // True for the place of a region that could not be unmapped: its first entry is foreign, the others are free.
+  // True for the place of a region that could not be unmapped: its first entry is foreign, the
+  // others are free.
   bool is_kept_mapped(size_t page) const;
   uintptr_t take_place_locked();
 
-  // While there is no window no address is near it: null - kNowhere is far beyond any number of pages.
+  // While there is no window no address is near it: null - kNowhere is far beyond any number of
+  // pages.
   static constexpr uintptr_t kNowhere = uintptr_t{1} << 63;
 
   // Read by every free().
   uintptr_t base_ = kNowhere;
   uintptr_t guarded_base_ = kNowhere;  // base_ or kNowhere
-  size_t pages_ = 0;        // pages with entries; a multiple of a region
-  Span** spans_ = nullptr;  // the flat map
+  size_t pages_ = 0;                   // pages with entries; a multiple of a region
+  Span** spans_ = nullptr;             // the flat map
 
   Lock lock_;
-  size_t end_ = 0;     // pages it can grow to
-  size_t search_ = 0;  // no place below this page is free
+  size_t end_ = 0;         // pages it can grow to
+  size_t search_ = 0;      // no place below this page is free
   bool too_late_ = false;  // too late to be placed: the two-level map has entries
   std::atomic<size_t> map_bytes_{0};
 };

@@ -26,10 +26,12 @@ void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 bool inside(const Window& w, uintptr_t address) { return w.page_of(at(address)) < w.pages(); }
 Span* span_at(const Window& w, uintptr_t address) { return w.span_at(w.page_of(at(address))); }
 
-// Each test has its own windows beside the process's. A window's place depends on the kernel's next mapping: each one
-// is further down.
+// Each test has its own windows beside the process's. A window's place depends on the kernel's next
+// mapping: each one is further down.
 std::unique_ptr<Window> made() {
-  auto reserve = [](size_t bytes) { return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); };
+  auto reserve = [](size_t bytes) {
+    return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
   void* low = reserve(2 * GiB);
   EXPECT_NE(low, MAP_FAILED);
   while (reserve(kRegionBytes) > low) {  // gaps higher up
@@ -38,7 +40,8 @@ std::unique_ptr<Window> made() {
 }
 
 bool map_foreign(uintptr_t address, size_t bytes) {
-  return mmap(at(address), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | 0x100000, -1, 0) == at(address);
+  return mmap(at(address), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | 0x100000,
+              -1, 0) == at(address);
 }
 
 size_t mappings_between(uintptr_t from, uintptr_t to) {
@@ -54,7 +57,8 @@ size_t mappings_between(uintptr_t from, uintptr_t to) {
 TEST(Window, NothingIsInsideBeforeTheFirstRegion) {
   auto w = made();
   int local = 0;
-  for (uintptr_t p : {uintptr_t{0}, uintptr_t{1}, reinterpret_cast<uintptr_t>(&local), ~uintptr_t{0} >> 16, ~uintptr_t{0}}) {
+  for (uintptr_t p : {uintptr_t{0}, uintptr_t{1}, reinterpret_cast<uintptr_t>(&local),
+                      ~uintptr_t{0} >> 16, ~uintptr_t{0}}) {
     EXPECT_FALSE(inside(*w, p));
     // Nor for a thread that sees the pages of a new window but not yet its base.
     EXPECT_GT(w->page_of(at(p)), size_t{1} << 48);
@@ -84,8 +88,9 @@ TEST(Window, RegionsLieSideBySide) {
 TEST(Window, PointersAroundItAreOutside) {
   auto w = made();
   uintptr_t first = w->map_region();
-  for (uintptr_t p : {uintptr_t{0}, uintptr_t{8}, first - 1, first - kPageBytes, first + kRegionBytes, first + 5 * kRegionBytes,
-                      ~uintptr_t{0} >> 16, ~uintptr_t{0}}) {
+  for (uintptr_t p :
+       {uintptr_t{0}, uintptr_t{8}, first - 1, first - kPageBytes, first + kRegionBytes,
+        first + 5 * kRegionBytes, ~uintptr_t{0} >> 16, ~uintptr_t{0}}) {
     EXPECT_FALSE(inside(*w, p)) << std::hex << p;
   }
   EXPECT_TRUE(inside(*w, first));
@@ -199,8 +204,8 @@ TEST(Window, ARefusedFirstRegionIsTriedAgain) {
   }
 }
 
-// Against a set of regions, in random order: maps and unmaps, foreign mappings in holes and in front of the window,
-// refusals.
+// Against a set of regions, in random order: maps and unmaps, foreign mappings in holes and in
+// front of the window, refusals.
 TEST(Window, RandomOperationsAgreeWithAModel) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
@@ -257,7 +262,8 @@ Span* take(size_t page_count) {
 }
 
 TEST(Reserve, GoesOutsideWhereTheWindowIsBlocked) {
-  // The first calls fill the existing room; then the place in front of the window is taken by a foreign mapping.
+  // The first calls fill the existing room; then the place in front of the window is taken by a
+  // foreign mapping.
   uintptr_t region = reserve_region();
   ASSERT_TRUE(window.contains(region));
   ASSERT_TRUE(map_foreign(region + kRegionBytes, kPageBytes));

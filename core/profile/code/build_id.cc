@@ -26,7 +26,8 @@ bool read_at(uintptr_t from, void* to, size_t bytes) {
 bool is_elf(const Header& header) {
   const unsigned char* ident = header.e_ident;
   return ident[EI_MAG0] == ELFMAG0 && ident[EI_MAG1] == ELFMAG1 && ident[EI_MAG2] == ELFMAG2 &&
-         ident[EI_MAG3] == ELFMAG3 && ident[EI_CLASS] == (sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32) &&
+         ident[EI_MAG3] == ELFMAG3 &&
+         ident[EI_CLASS] == (sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32) &&
          header.e_phentsize == sizeof(Segment);
 }
 
@@ -65,7 +66,8 @@ BuildId read_build_id(uintptr_t start) {
   Segment* segments = table->segments;
   size_t count = header.e_phnum < kMaxSegments ? header.e_phnum : kMaxSegments;
   if (!read_at(start + header.e_phoff, segments, count * sizeof(Segment))) return id;
-  // Address v of the file is mapped at bias + v; bias follows from the segment that contains offset 0.
+  // Address v of the file is mapped at bias + v; bias follows from the segment that contains offset
+  // 0.
   uintptr_t bias = start;
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_LOAD || segments[i].p_offset >= os::page_bytes()) continue;

@@ -31,7 +31,8 @@ enum : uint8_t {
   kValueOffset = 0x14,
   kValueOffsetSigned = 0x15,
   kValueExpression = 0x16,
-  kNegateReturnState = 0x2D,  // aarch64: the return address is signed from here on; the signature is always stripped
+  // aarch64: the return address is signed from here on; the signature is always stripped.
+  kNegateReturnState = 0x2D,
   kArgumentsBytes = 0x2E,
   kNegativeOffsetExtended = 0x2F,
 };
@@ -44,7 +45,9 @@ int64_t expression_block(DwarfCursor& cursor) {
 }
 
 // Converts a factored offset to bytes. Invalid values wrap around.
-int64_t scale(uint64_t factor, int64_t unit) { return static_cast<int64_t>(factor * static_cast<uint64_t>(unit)); }
+int64_t scale(uint64_t factor, int64_t unit) {
+  return static_cast<int64_t>(factor * static_cast<uint64_t>(unit));
+}
 int64_t scale(int64_t factor, int64_t unit) { return scale(static_cast<uint64_t>(factor), unit); }
 
 }  // namespace
@@ -94,7 +97,9 @@ bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
     case kDefineCfa: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
     case kDefineCfaOffset: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
     case kDefineCfaSigned: row_.cfa_value = scale(cursor.sleb(), common_.data_alignment); break;
-    case kDefineCfaOffsetSigned: row_.cfa_value = scale(cursor.sleb(), common_.data_alignment); break;
+    case kDefineCfaOffsetSigned:
+      row_.cfa_value = scale(cursor.sleb(), common_.data_alignment);
+      break;
     case kDefineCfaExpression:
       row_.cfa_is_expression = true;
       row_.cfa_value = expression_block(cursor);
@@ -110,7 +115,8 @@ bool CfaProgram::define_register(uint8_t operation, DwarfCursor& cursor) {
   switch (operation) {
     case kOffsetExtended: return set(number, How::kAtOffset, scale(cursor.uleb(), unit));
     case kOffsetExtendedSigned: return set(number, How::kAtOffset, scale(cursor.sleb(), unit));
-    case kNegativeOffsetExtended: return set(number, How::kAtOffset, scale(0 - cursor.uleb(), unit));
+    case kNegativeOffsetExtended:
+      return set(number, How::kAtOffset, scale(0 - cursor.uleb(), unit));
     case kValueOffset: return set(number, How::kIsOffset, scale(cursor.uleb(), unit));
     case kValueOffsetSigned: return set(number, How::kIsOffset, scale(cursor.sleb(), unit));
     case kExpression: return set(number, How::kAtExpression, expression_block(cursor));

@@ -1,7 +1,9 @@
-// CfaProgram: the program in a CIE and its FDE: instructions that build the unwind table of a function, row by row.
+// CfaProgram: the program in a CIE and its FDE: instructions that build the unwind table of a
+// function, row by row.
 //
-// find_row runs it up to the row that covers a pc. Threads: one per object. About 1 KiB on x86-64, in scratch memory.
-// Invariant: an unknown instruction, or one in the wrong place, ends the run with "no row", never with a guess.
+// find_row runs it up to the row that covers a pc. Threads: one per object. About 1 KiB on x86-64,
+// in scratch memory. Invariant: an unknown instruction, or one in the wrong place, ends the run
+// with "no row", never with a guess.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +30,8 @@ class CfaProgram {
   CfaProgram(const CommonEntry& common, uintptr_t function_start, uintptr_t data_base)
       : common_(common), location_(function_start), data_base_(data_base) {}
 
-  // Runs the CIE's instructions and then those at `cursor`. Returns false if the program is malformed.
+  // Runs the CIE's instructions and then those at `cursor`. Returns false if the program is
+  // malformed.
   bool run(DwarfCursor& cursor, uintptr_t pc, Row* row);
 
  private:

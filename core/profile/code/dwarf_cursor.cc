@@ -18,8 +18,10 @@ void DwarfCursor::number_slow(void* to, size_t count) {
     window_start_ = at_;
     window_bytes_ = wanted;
   }
-  // Not memcpy(): the count is not a constant here, and the C library's memcpy may not be ready yet.
-  for (size_t i = 0; i < count; i++) static_cast<uint8_t*>(to)[i] = window_[at_ - window_start_ + i];
+  // Not memcpy(): the count is not a constant here, and the C library's memcpy may not be ready
+  // yet.
+  for (size_t i = 0; i < count; i++)
+    static_cast<uint8_t*>(to)[i] = window_[at_ - window_start_ + i];
   at_ += count;
 }
 

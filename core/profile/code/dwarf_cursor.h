@@ -1,8 +1,10 @@
 // DwarfCursor: reads DWARF numbers sequentially from a bounded range of this process's memory.
 //
-// Trusted ranges are read in place. Untrusted ranges (found through a guessed frame, so their module may be unloaded at
-// any moment) are read through a small window filled by os::read_memory, which cannot fault.
-// Threads: none of its own. Invariant: after the first failure ok() stays false and every number read is 0.
+// Trusted ranges are read in place. Untrusted ranges (found through a guessed frame, so their
+// module may be unloaded at any moment) are read through a small window filled by os::read_memory,
+// which cannot fault.
+// Threads: none of its own. Invariant: after the first failure ok() stays false and every number
+// read is 0.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,8 @@ namespace seemalloc::profile {
 // Encodings of pointers in .eh_frame (DW_EH_PE_*).
 inline constexpr uint8_t kPointerOmitted = 0xFF;
 
-// Copies a value from any address: directly if trusted, otherwise without faulting. Returns false if it is not mapped.
+// Copies a value from any address: directly if trusted, otherwise without faulting. Returns false
+// if it is not mapped.
 inline bool copy_from(uintptr_t address, void* to, size_t count, bool trusted) {
   if (!trusted) return os::read_memory(reinterpret_cast<const void*>(address), to, count);
   __builtin_memcpy(to, reinterpret_cast<const void*>(address), count);
@@ -25,7 +28,8 @@ inline bool copy_from(uintptr_t address, void* to, size_t count, bool trusted) {
 
 class DwarfCursor {
  public:
-  DwarfCursor(uintptr_t start, uintptr_t end, bool trusted) : at_(start), end_(end), trusted_(trusted) {
+  DwarfCursor(uintptr_t start, uintptr_t end, bool trusted)
+      : at_(start), end_(end), trusted_(trusted) {
     if (start > end) fail();
   }
 
@@ -53,7 +57,9 @@ class DwarfCursor {
   uintptr_t address() const { return at_; }
   uintptr_t end() const { return end_; }
   // Moves to `address`; fails if it is outside [lowest, end).
-  void seek(uintptr_t address, uintptr_t lowest) { address >= lowest && address < end_ ? void(at_ = address) : fail(); }
+  void seek(uintptr_t address, uintptr_t lowest) {
+    address >= lowest&& address < end_ ? void(at_ = address) : fail();
+  }
 
  private:
   static constexpr size_t kWindowBytes = 48;

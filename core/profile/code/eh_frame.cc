@@ -8,7 +8,8 @@
 namespace seemalloc::profile {
 namespace {
 
-// The only form of the header's table that linkers write: sorted pairs of 32-bit offsets from the header.
+// The only form of the header's table that linkers write: sorted pairs of 32-bit offsets from the
+// header.
 constexpr uint8_t kTableEncoding = 0x3B, kCountEncoding = 0x03;
 struct TableEntry {
   int32_t function;
@@ -16,9 +17,10 @@ struct TableEntry {
 };
 constexpr size_t kBlockEntries = 16;
 
-// Finds the last of `count` entries whose function starts at or before `wanted`, or else the first. Copies all entries
-// at once.
-SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted, TableEntry* entry) {
+// Finds the last of `count` entries whose function starts at or before `wanted`, or else the first.
+// Copies all entries at once.
+SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted,
+                                      TableEntry* entry) {
   TableEntry block[kBlockEntries];
   if (!copy_from(at, block, count * sizeof(TableEntry), false)) return false;
   while (count > 1 && block[count - 1].function > wanted) count--;
@@ -26,7 +28,8 @@ SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t want
   return true;
 }
 
-// Returns the address of the entry of the last function that starts at or before `pc`; 0 if there is none.
+// Returns the address of the entry of the last function that starts at or before `pc`; 0 if there
+// is none.
 SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   uintptr_t header = module.eh_frame_header;
   if (header < module.tables_start || header >= module.tables_end) return 0;
@@ -37,12 +40,15 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
   if (count_encoding != kCountEncoding || table_encoding != kTableEncoding) return 0;
   uint64_t count = cursor.fixed(4);
   uintptr_t table = cursor.address();
-  if (!cursor.ok() || count == 0 || count > (module.tables_end - table) / sizeof(TableEntry)) return 0;
+  if (!cursor.ok() || count == 0 || count > (module.tables_end - table) / sizeof(TableEntry))
+    return 0;
 
   auto wanted = static_cast<int64_t>(pc - header);
-  uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
+  // The last entry with function ≤ wanted is in [low, high), or there is none.
+  uint64_t low = 0, high = count;
   TableEntry entry;
-  // An untrusted search ends with a block that is copied by one system call, which saves four others.
+  // An untrusted search ends with a block that is copied by one system call, which saves four
+  // others.
   while (high - low > (trusted ? 1 : kBlockEntries)) {
     uint64_t middle = low + (high - low) / 2;
     if (!copy_from(table + middle * sizeof(entry), &entry, sizeof(entry), trusted)) return 0;
@@ -57,7 +63,8 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
   return header + static_cast<uintptr_t>(static_cast<intptr_t>(entry.description));
 }
 
-// Reads the length of an entry and narrows the cursor to it. Returns false for the terminator and for invalid lengths.
+// Reads the length of an entry and narrows the cursor to it. Returns false for the terminator and
+// for invalid lengths.
 bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   if (address < module.tables_start || address >= module.tables_end) return false;
   cursor->read_from(address, module.tables_end);
@@ -68,8 +75,10 @@ bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   return true;
 }
 
-// Reads the augmentation data of a CIE, letter by letter. The length after `z` allows unknown letters to be skipped.
-bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& module, CommonEntry* common) {
+// Reads the augmentation data of a CIE, letter by letter. The length after `z` allows unknown
+// letters to be skipped.
+bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& module,
+                       CommonEntry* common) {
   if (letters[0] == 0) return true;
   if (letters[0] != 'z') return false;
   uint64_t bytes = cursor.uleb();
@@ -78,14 +87,16 @@ bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& m
     switch (*letter) {
       case 'R': common->pointer_encoding = cursor.u8(); break;
       case 'P': {
-        // Only its width matters: the pointer is never followed (it points through a relocated word).
+        // Only its width matters: the pointer is never followed (it points through a relocated
+        // word).
         uint8_t encoding = cursor.u8();
         cursor.pointer(encoding & 0x7F, module.eh_frame_header);
         break;
       }
       case 'L': cursor.u8(); break;
       case 'S': common->signal_frame = true; break;
-      case 'B': break;  // aarch64: return addresses are signed with the B key; the signature is stripped anyway
+      // aarch64: return addresses are signed with the B key; the signature is stripped anyway.
+      case 'B': break;
       default: cursor.seek(after, cursor.address()); return cursor.ok() || after == cursor.end();
     }
   }
@@ -120,12 +131,15 @@ bool read_common_entry(const Module& module, uintptr_t address, bool trusted, Co
 }  // namespace
 
 namespace {
-bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntry* common, Description* out) {
+bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntry* common,
+               Description* out) {
   DwarfCursor cursor(0, 0, trusted);
   if (!enter_entry(module, address, &cursor)) return false;
   uintptr_t id_address = cursor.address();
   uint64_t common_distance = cursor.fixed(4);
-  if (common_distance == 0 || !read_common_entry(module, id_address - common_distance, trusted, common)) return false;
+  if (common_distance == 0 ||
+      !read_common_entry(module, id_address - common_distance, trusted, common))
+    return false;
   out->start = cursor.pointer(common->pointer_encoding, module.eh_frame_header);
   out->bytes = cursor.pointer(common->pointer_encoding & 0x0F, 0);
   if (common->has_augmentation_data) cursor.skip(cursor.uleb());
@@ -141,7 +155,8 @@ bool read_description(const Module& module, uintptr_t address, bool trusted, Des
 }
 
 bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
-  uintptr_t address = module.frame_index != nullptr ? module.frame_index->find(module, pc) : search_header(module, pc, trusted);
+  uintptr_t address = module.frame_index != nullptr ? module.frame_index->find(module, pc)
+                                                    : search_header(module, pc, trusted);
   CommonEntry common;
   Description function;
   if (address == 0 || !read_both(module, address, trusted, &common, &function)) return false;

@@ -15,12 +15,14 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// A synthetic module: header and table, one CIE, and one FDE for a function of 64 KiB that follows them.
+// A synthetic module: header and table, one CIE, and one FDE for a function of 64 KiB that follows
+// them.
 class FakeModule {
  public:
   static constexpr size_t kFunctionBytes = 65536;
 
-  explicit FakeModule(const Bytes& program, const char* augmentation = "zR", const Bytes& common_program = {}) {
+  explicit FakeModule(const Bytes& program, const char* augmentation = "zR",
+                      const Bytes& common_program = {}) {
     memory_.resize(4096 + kFunctionBytes);
     put8(1), put8(0x1B), put8(0x03), put8(0x3B);
     put32(0);
@@ -74,7 +76,9 @@ class FakeModule {
   }
   void put32(uint32_t value) { set32(at_, value), at_ += 4; }
   void set32(size_t where, uint32_t value) { memcpy(&memory_[where], &value, 4); }
-  void close(size_t length_field) { set32(length_field, static_cast<uint32_t>(at_ - length_field - 4)); }
+  void close(size_t length_field) {
+    set32(length_field, static_cast<uint32_t>(at_ - length_field - 4));
+  }
 
   Bytes memory_;
   size_t at_ = 0;
@@ -104,8 +108,12 @@ TEST(EhFrame, StartsWithTheCommonRow) {
 
 TEST(EhFrame, HoldsARowUpToTheNextAdvance) {
   // +1: CFA 16, fp saved; +4: CFA = fp + 16; +0x104, +0x20104: two- and four-byte advances
-  Bytes program = {0x41, 0x0E, 16,   static_cast<uint8_t>(0x80 | kFp), 2, 0x43, 0x0D, kFp, 0x03, 0x00, 0x01,
-                   0x0E, 32,   0x04, 0x00, 0x10, 0x00, 0x00, 0x0C, kSp, 64};
+  Bytes program = {0x41, 0x0E, 16,   static_cast<uint8_t>(0x80 | kFp),
+                   2,    0x43, 0x0D, kFp,
+                   0x03, 0x00, 0x01, 0x0E,
+                   32,   0x04, 0x00, 0x10,
+                   0x00, 0x00, 0x0C, kSp,
+                   64};
   EXPECT_EQ(row_of(program, 0).cfa_value, 8);
   EXPECT_EQ(row_of(program, 1).cfa_value, 16);
   EXPECT_EQ(row_of(program, 1).value[kFp], -16);
@@ -120,8 +128,26 @@ TEST(EhFrame, HoldsARowUpToTheNextAdvance) {
 
 TEST(EhFrame, RemembersAndRestores) {
   // remember; +2: CFA 48, fp saved, restored one by one; +4: restore all; nested twice
-  Bytes program = {0x0A, 0x42, 0x0E, 48, static_cast<uint8_t>(0x80 | kFp), 3, 0x41, static_cast<uint8_t>(0xC0 | kFp),
-                   0x41, 0x0B, 0x0A, 0x0E, 24, 0x0A, 0x0E, 32, 0x41, 0x0B, 0x41, 0x0B};
+  Bytes program = {0x0A,
+                   0x42,
+                   0x0E,
+                   48,
+                   static_cast<uint8_t>(0x80 | kFp),
+                   3,
+                   0x41,
+                   static_cast<uint8_t>(0xC0 | kFp),
+                   0x41,
+                   0x0B,
+                   0x0A,
+                   0x0E,
+                   24,
+                   0x0A,
+                   0x0E,
+                   32,
+                   0x41,
+                   0x0B,
+                   0x41,
+                   0x0B};
   EXPECT_EQ(row_of(program, 2).cfa_value, 48);
   EXPECT_EQ(row_of(program, 2).how[kFp], How::kAtOffset);
   EXPECT_EQ(row_of(program, 3).how[kFp], How::kSame);
@@ -132,15 +158,22 @@ TEST(EhFrame, RemembersAndRestores) {
 }
 
 TEST(EhFrame, ReadsTheRarerRules) {
-  Bytes program = {0x07, FakeModule::kReturn,          // undefined
-                   0x05, kFp,  200, 1,                 // offset_extended 200
-                   0x11, 0,    0x7E,                   // offset_extended_sf -2
-                   0x14, 1,    3,                      // val_offset 3
-                   0x09, 2,    kSp,                    // register
-                   0x13, 0x7C,                         // def_cfa_offset_sf -4
-                   0x2E, 16,                           // GNU_args_size
-                   0x10, 3,    2,    0x76, 0x00,       // expression
-                   0x05, 100,  1};                     // an untracked register
+  Bytes program = {0x07, FakeModule::kReturn,  // undefined
+                   0x05, kFp,
+                   200,  1,  // offset_extended 200
+                   0x11, 0,
+                   0x7E,  // offset_extended_sf -2
+                   0x14, 1,
+                   3,  // val_offset 3
+                   0x09, 2,
+                   kSp,         // register
+                   0x13, 0x7C,  // def_cfa_offset_sf -4
+                   0x2E, 16,    // GNU_args_size
+                   0x10, 3,
+                   2,    0x76,
+                   0x00,  // expression
+                   0x05, 100,
+                   1};  // an untracked register
   Row row = row_of(program, 0);
   EXPECT_EQ(row.how[FakeModule::kReturn], How::kUndefined);
   EXPECT_EQ(row.value[kFp], -200 * 8);
@@ -159,10 +192,10 @@ TEST(EhFrame, KnowsSignalFramesAndRefusesWhatItCannotRead) {
   ASSERT_TRUE(signal.row_at(0, &row));
   EXPECT_TRUE(row.signal_frame);
   EXPECT_FALSE(pack(row, 0).exists());
-  EXPECT_FALSE(FakeModule({0x3F}).row_at(0, &row));        // unknown instruction
-  EXPECT_FALSE(FakeModule({0x0B}).row_at(0, &row));        // restore without remember
-  EXPECT_FALSE(FakeModule({0x0E}).row_at(0, &row));        // operand missing
-  EXPECT_FALSE(FakeModule({}, "eh").row_at(0, &row));      // augmentation of GCC 2
+  EXPECT_FALSE(FakeModule({0x3F}).row_at(0, &row));    // unknown instruction
+  EXPECT_FALSE(FakeModule({0x0B}).row_at(0, &row));    // restore without remember
+  EXPECT_FALSE(FakeModule({0x0E}).row_at(0, &row));    // operand missing
+  EXPECT_FALSE(FakeModule({}, "eh").row_at(0, &row));  // augmentation of GCC 2
   EXPECT_FALSE(FakeModule({}).row_at(FakeModule::kFunctionBytes, &row));
   EXPECT_FALSE(FakeModule({}).row_at(static_cast<size_t>(-1), &row));
 }
@@ -187,18 +220,21 @@ TEST(EhFrame, NeverFaultsOnNonsense) {
       for (uintptr_t& value : registers.value) value = random();
       StackMemory memory(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
       uintptr_t result;
-      evaluate_expression(static_cast<uintptr_t>(row.cfa_value), true, registers, memory, nullptr, &result);
+      evaluate_expression(static_cast<uintptr_t>(row.cfa_value), true, registers, memory, nullptr,
+                          &result);
     }
   }
 }
 
-// ---- expressions --------------------------------------------------------------------------------------------------
+// ---- expressions
+// --------------------------------------------------------------------------------------------------
 
 struct Evaluated {
   bool ok;
   uintptr_t value;
 };
-Evaluated evaluate(Bytes operations, const Registers& registers = {}, const uintptr_t* pushed = nullptr) {
+Evaluated evaluate(Bytes operations, const Registers& registers = {},
+                   const uintptr_t* pushed = nullptr) {
   operations.insert(operations.begin(), static_cast<uint8_t>(operations.size()));
   StackMemory memory(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
   Evaluated result{};
@@ -212,25 +248,25 @@ Evaluated evaluate(Bytes operations, const Registers& registers = {}, const uint
 }
 
 TEST(Expression, Calculates) {
-  EXPECT_EQ(evaluate({0x35, 0x33, 0x1C}).value, 2u);                          // 5 - 3
+  EXPECT_EQ(evaluate({0x35, 0x33, 0x1C}).value, 2u);                                // 5 - 3
   EXPECT_EQ(evaluate({0x35, 0x33, 0x16, 0x1C}).value, static_cast<uintptr_t>(-2));  // swapped
-  EXPECT_EQ(evaluate({0x09, 0xFF, 0x31, 0x2A}).value, 0u);                    // -1 ≥ 1
-  EXPECT_EQ(evaluate({0x0A, 0x34, 0x12, 0x23, 0x01}).value, 0x1235u);         // const2u, plus_uconst
+  EXPECT_EQ(evaluate({0x09, 0xFF, 0x31, 0x2A}).value, 0u);                          // -1 ≥ 1
+  EXPECT_EQ(evaluate({0x0A, 0x34, 0x12, 0x23, 0x01}).value, 0x1235u);  // const2u, plus_uconst
   EXPECT_EQ(evaluate({0x09, 0xF8, 0x32, 0x26}).value, static_cast<uintptr_t>(-2));  // -8 >> 2
-  EXPECT_EQ(evaluate({0x31, 0x32, 0x33, 0x17}).value, 2u);                    // rot: 3 1 2
-  EXPECT_EQ(evaluate({0x31, 0x28, 0x01, 0x00, 0x32, 0x33}).value, 3u);        // bra over lit2
-  EXPECT_EQ(evaluate({0x31, 0x2F, 0x01, 0x00, 0x32}).value, 1u);              // skip to the end
+  EXPECT_EQ(evaluate({0x31, 0x32, 0x33, 0x17}).value, 2u);                          // rot: 3 1 2
+  EXPECT_EQ(evaluate({0x31, 0x28, 0x01, 0x00, 0x32, 0x33}).value, 3u);              // bra over lit2
+  EXPECT_EQ(evaluate({0x31, 0x2F, 0x01, 0x00, 0x32}).value, 1u);  // skip to the end
 }
 
 TEST(Expression, RefusesWhatMakesNoSense) {
-  EXPECT_FALSE(evaluate({0x22}).ok);                          // plus without operands
-  EXPECT_FALSE(evaluate({}).ok);                              // nothing on the stack
-  EXPECT_FALSE(evaluate({0x31, 0x30, 0x1B}).ok);              // division by zero
-  EXPECT_FALSE(evaluate({0x77, 0x00}).ok);                    // a register that is not known
-  EXPECT_FALSE(evaluate({0x38, 0x06}).ok);                    // dereference of 8
-  EXPECT_FALSE(evaluate({0x2F, 0xFD, 0xFF}).ok);              // an endless loop
-  EXPECT_FALSE(evaluate({0xFF}).ok);                          // unknown
-  EXPECT_FALSE(evaluate(Bytes(20, 0x31)).ok);                 // too deep
+  EXPECT_FALSE(evaluate({0x22}).ok);              // plus without operands
+  EXPECT_FALSE(evaluate({}).ok);                  // nothing on the stack
+  EXPECT_FALSE(evaluate({0x31, 0x30, 0x1B}).ok);  // division by zero
+  EXPECT_FALSE(evaluate({0x77, 0x00}).ok);        // a register that is not known
+  EXPECT_FALSE(evaluate({0x38, 0x06}).ok);        // dereference of 8
+  EXPECT_FALSE(evaluate({0x2F, 0xFD, 0xFF}).ok);  // an endless loop
+  EXPECT_FALSE(evaluate({0xFF}).ok);              // unknown
+  EXPECT_FALSE(evaluate(Bytes(20, 0x31)).ok);     // too deep
 }
 
 #if defined(__x86_64__)
@@ -245,7 +281,8 @@ TEST(Expression, EvaluatesAPltStub) {
   EXPECT_EQ(evaluate(plt, registers).value, 1016u);
 }
 
-// ---- rules --------------------------------------------------------------------------------------------------------
+// ---- rules
+// --------------------------------------------------------------------------------------------------------
 
 TEST(Rule, HoldsTheCommonRows) {
   Row row = row_of({0x0E, 112, 0x83, 7, 0x86, 6, 0x8C, 5, 0x8D, 4, 0x8E, 3, 0x8F, 2}, 0);
@@ -262,12 +299,12 @@ TEST(Rule, HoldsTheCommonRows) {
 }
 
 TEST(Rule, RefusesRowsThatDoNotFit) {
-  EXPECT_FALSE(pack(row_of({0x0E, 12}, 0), 0).exists());                    // not a multiple of 8
-  EXPECT_FALSE(pack(row_of({0x0E, 0x80, 0x80, 0x10}, 0), 0).exists());      // 256 KiB
-  EXPECT_FALSE(pack(row_of({0x86, 16}, 0), 0).exists());                    // too far from the CFA
-  EXPECT_FALSE(pack(row_of({0x14, kFp, 2}, 0), 0).exists());                // not in memory
-  EXPECT_FALSE(pack(row_of({0x90, 2}, 0), 0).exists());                     // the return address elsewhere
-  EXPECT_FALSE(pack(row_of({0x0F, 3, 0x76, 0x78, 0x06}, 0), 0).exists());   // a realigned stack
+  EXPECT_FALSE(pack(row_of({0x0E, 12}, 0), 0).exists());                // not a multiple of 8
+  EXPECT_FALSE(pack(row_of({0x0E, 0x80, 0x80, 0x10}, 0), 0).exists());  // 256 KiB
+  EXPECT_FALSE(pack(row_of({0x86, 16}, 0), 0).exists());                // too far from the CFA
+  EXPECT_FALSE(pack(row_of({0x14, kFp, 2}, 0), 0).exists());            // not in memory
+  EXPECT_FALSE(pack(row_of({0x90, 2}, 0), 0).exists());  // the return address elsewhere
+  EXPECT_FALSE(pack(row_of({0x0F, 3, 0x76, 0x78, 0x06}, 0), 0).exists());  // a realigned stack
 }
 #endif
 

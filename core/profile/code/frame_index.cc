@@ -37,9 +37,10 @@ struct Section {
   uintptr_t start = 0, end = 0;
 };
 
-// Translates [address, address + bytes) of the file to its location in memory. Returns false unless all of it is in one
-// loaded segment, which has no gaps.
-bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint64_t address, uint64_t bytes, Section* out) {
+// Translates [address, address + bytes) of the file to its location in memory. Returns false unless
+// all of it is in one loaded segment, which has no gaps.
+bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint64_t address,
+              uint64_t bytes, Section* out) {
   uintptr_t bias = 0;
   bool known = false;
   for (unsigned i = 0; i < header.e_phnum; i++) {
@@ -48,7 +49,9 @@ bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint6
     if (part.p_type != PT_LOAD) continue;
     if (!known) bias = start - part.p_vaddr;
     known = true;
-    if (address < part.p_vaddr || address - part.p_vaddr >= part.p_filesz || bytes > part.p_filesz - (address - part.p_vaddr)) continue;
+    if (address < part.p_vaddr || address - part.p_vaddr >= part.p_filesz ||
+        bytes > part.p_filesz - (address - part.p_vaddr))
+      continue;
     *out = Section{bias + address, bias + address + bytes};
     return true;
   }
@@ -61,23 +64,27 @@ SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
   Elf64_Ehdr header;
   Elf64_Shdr names, section;
   // The file may be another program: the dynamic loader, if that was run explicitly.
-  if (!file.read(0, &header) || __builtin_memcmp(&header, reinterpret_cast<const void*>(program.start), sizeof(header)) != 0) return false;
+  if (!file.read(0, &header) ||
+      __builtin_memcmp(&header, reinterpret_cast<const void*>(program.start), sizeof(header)) != 0)
+    return false;
   if (header.e_shentsize != sizeof(section)) return false;
   if (!file.read(header.e_shoff + header.e_shstrndx * sizeof(section), &names)) return false;
   for (unsigned i = 0; i < header.e_shnum; i++) {
     char name[sizeof(kName)];
     if (!file.read(header.e_shoff + i * sizeof(section), &section)) return false;
     if ((section.sh_flags & SHF_ALLOC) == 0 || section.sh_size == 0) continue;
-    if (!file.read(names.sh_offset + section.sh_name, &name) || __builtin_memcmp(name, kName, sizeof(kName)) != 0) continue;
+    if (!file.read(names.sh_offset + section.sh_name, &name) ||
+        __builtin_memcmp(name, kName, sizeof(kName)) != 0)
+      continue;
     // A damaged file may place its segments anywhere.
-    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) && out->start >= program.start &&
-           out->start <= out->end && out->end <= program.end;
+    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) &&
+           out->start >= program.start && out->start <= out->end && out->end <= program.end;
   }
   return false;
 }
 
-// Calls f(function, description) for each function, both relative to the module's start. Returns false at an invalid
-// entry.
+// Calls f(function, description) for each function, both relative to the module's start. Returns
+// false at an invalid entry.
 template <typename Visit>
 bool for_each_function(const Module& program, const Section& section, Visit f) {
   for (uintptr_t at = section.start; at < section.end;) {
@@ -90,8 +97,10 @@ bool for_each_function(const Module& program, const Section& section, Visit f) {
     bool is_common = cursor.fixed(4) == 0;
     Description function;
     // If the linker has dropped the code, its start is zero.
-    if (!is_common && read_description(program, at, true, &function) && function.start >= program.start && function.start < program.end) {
-      f(static_cast<uint32_t>(function.start - program.start), static_cast<uint32_t>(at - program.start));
+    if (!is_common && read_description(program, at, true, &function) &&
+        function.start >= program.start && function.start < program.end) {
+      f(static_cast<uint32_t>(function.start - program.start),
+        static_cast<uint32_t>(at - program.start));
     }
     at = next;
   }
@@ -103,7 +112,8 @@ bool for_each_function(const Module& program, const Section& section, Visit f) {
 uintptr_t FrameIndex::find(const Module& program, uintptr_t pc) const {
   auto wanted = static_cast<uint32_t>(pc - program.start);
   const Entry* end = entries + count;
-  const Entry* behind = std::upper_bound(entries, end, wanted, [](uint32_t at, const Entry& entry) { return at < entry.function; });
+  const Entry* behind = std::upper_bound(
+      entries, end, wanted, [](uint32_t at, const Entry& entry) { return at < entry.function; });
   return behind == entries ? 0 : program.start + behind[-1].description;
 }
 
@@ -123,7 +133,9 @@ const FrameIndex* make_frame_index(const Module& main_program) {
     if (index->count < count) index->entries[index->count++] = {function, description};
   });
   // Heapsort, because std::sort recurses, up to 40 levels deep for a large program.
-  auto before = [](const FrameIndex::Entry& a, const FrameIndex::Entry& b) { return a.function < b.function; };
+  auto before = [](const FrameIndex::Entry& a, const FrameIndex::Entry& b) {
+    return a.function < b.function;
+  };
   std::make_heap(index->entries, index->entries + index->count, before);
   std::sort_heap(index->entries, index->entries + index->count, before);
   return index;

@@ -29,7 +29,8 @@ Module this_program() {
 }
 
 void give_back(const FrameIndex* index) {
-  size_t bytes = round_up(sizeof(FrameIndex) + index->count * sizeof(FrameIndex::Entry), os::page_bytes());
+  size_t bytes =
+      round_up(sizeof(FrameIndex) + index->count * sizeof(FrameIndex::Entry), os::page_bytes());
   os::unmap(const_cast<FrameIndex*>(index), bytes, os::Reason::kRecords);
 }
 
@@ -48,11 +49,15 @@ TEST(FrameIndex, FindsWhatTheLinkersOwnFinds) {
     memset(&row, 0, sizeof(row));
     bool known = find_row(by_header, pc, true, &expected);
     found += known;
-    ASSERT_EQ(find_row(by_index, pc, true, &row), known) << "seed " << seed << ", at " << pc - by_header.start;
-    if (known) ASSERT_EQ(memcmp(&row, &expected, sizeof(row)), 0) << "seed " << seed << ", at " << pc - by_header.start;
+    ASSERT_EQ(find_row(by_index, pc, true, &row), known)
+        << "seed " << seed << ", at " << pc - by_header.start;
+    if (known)
+      ASSERT_EQ(memcmp(&row, &expected, sizeof(row)), 0)
+          << "seed " << seed << ", at " << pc - by_header.start;
   }
   EXPECT_GT(found, 1000u);
-  EXPECT_EQ(by_index.frame_index->find(by_header, by_header.start), 0u) << "before the first function";
+  EXPECT_EQ(by_index.frame_index->find(by_header, by_header.start), 0u)
+      << "before the first function";
   give_back(by_index.frame_index);
 }
 
@@ -82,11 +87,13 @@ TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
 // The sections of a damaged file may be anywhere. This one's are before its memory.
 TEST(FrameIndex, IsNoneWhereTheSectionsLieOutsideOfTheModule) {
   size_t page = os::page_bytes();
-  auto memory = static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto memory =
+      static_cast<char*>(mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   char* image = memory + page;
   ASSERT_EQ(mprotect(image, page, PROT_READ | PROT_WRITE), 0);
   auto header = reinterpret_cast<Elf64_Ehdr*>(image);
-  header->e_phoff = 64, header->e_phnum = 2, header->e_shoff = 256, header->e_shnum = 2, header->e_shentsize = sizeof(Elf64_Shdr);
+  header->e_phoff = 64, header->e_phnum = 2, header->e_shoff = 256, header->e_shnum = 2,
+  header->e_shentsize = sizeof(Elf64_Shdr);
   auto parts = reinterpret_cast<Elf64_Phdr*>(image + 64);
   parts[0].p_type = parts[1].p_type = PT_LOAD;
   parts[0].p_vaddr = page, parts[1].p_vaddr = 0;

@@ -15,7 +15,8 @@
 namespace seemalloc::profile {
 namespace {
 
-constexpr size_t kMaxModules = 4096;  // 128 KiB of addresses; modules beyond are treated as code without tables
+// 128 KiB of addresses; modules beyond are treated as code without tables.
+constexpr size_t kMaxModules = 4096;
 constexpr uint64_t kRefreshInterval_ns = 200 * kMillisecond_ns;
 constexpr size_t kMaxHeaders = 16;  // program headers of one module
 
@@ -24,9 +25,10 @@ struct Entry {
   std::atomic<uint64_t> identity{0};
 };
 
-// `version` is odd while the writer, which holds `lock`, is writing; readers compare it before and after. Every field
-// is stored with release and loaded with acquire, so a reader that sees a new value also sees the odd version stored
-// before it (fences would do the same, but ThreadSanitizer does not support them).
+// `version` is odd while the writer, which holds `lock`, is writing; readers compare it before and
+// after. Every field is stored with release and loaded with acquire, so a reader that sees a new
+// value also sees the odd version stored before it (fences would do the same, but ThreadSanitizer
+// does not support them).
 Entry entries[kMaxModules];
 std::atomic<uint32_t> entry_count{0};
 std::atomic<uint32_t> version{0};
@@ -38,14 +40,18 @@ Lock lock;
 bool read_module(uintptr_t start, Module* module) {
   Elf64_Ehdr header;
   if (!os::read_memory(reinterpret_cast<const void*>(start), &header, sizeof(header))) return false;
-  if (__builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
+  if (__builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64)
+    return false;
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxHeaders) return false;
   struct Table {
     Elf64_Phdr segments[kMaxHeaders];
   };
   os::Scratch<Table> table;
   if (!table) return false;
-  if (!os::read_memory(reinterpret_cast<const void*>(start + header.e_phoff), &*table, header.e_phnum * sizeof(Elf64_Phdr))) return false;
+  if (!os::read_memory(reinterpret_cast<const void*>(start + header.e_phoff), &*table,
+                       header.e_phnum * sizeof(Elf64_Phdr)))
+    return false;
 
   bool loaded = false;
   uintptr_t first = 0, last = 0, frames = 0;
@@ -149,8 +155,8 @@ void read_maps_locked() {
   entry_count.store(count, std::memory_order_release);
 }
 
-// Reads the list again, unless that was done recently, or another thread (or the code that this signal handler
-// interrupted) is doing it.
+// Reads the list again, unless that was done recently, or another thread (or the code that this
+// signal handler interrupted) is doing it.
 bool refresh() {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t last = refreshed_at_ns.load(std::memory_order_relaxed);
@@ -183,7 +189,8 @@ bool look_up(uintptr_t pc, Module* module) {
   module->end = entry.end.load(std::memory_order_acquire);
   module->eh_frame_header = entry.eh_frame_header.load(std::memory_order_acquire);
   module->identity = entry.identity.load(std::memory_order_acquire);
-  return version.load(std::memory_order_relaxed) == before && pc >= module->start && pc < module->end;
+  return version.load(std::memory_order_relaxed) == before && pc >= module->start &&
+         pc < module->end;
 }
 
 // Fills in the fields that are not in the table.

@@ -1,10 +1,12 @@
-// Our own list of loaded modules, for C libraries without _dl_find_object: old glibc, musl, static programs.
+// Our own list of loaded modules, for C libraries without _dl_find_object: old glibc, musl, static
+// programs.
 //
-// It is filled from /proc/self/maps and the ELF headers in memory by raw system calls, when a pc is found in no module
-// (at most every 200 ms, because generated code is never in one). Threads: any, including signal handlers.
-// Invariants: 1. no thread waits: a reader that finds the table being written returns "not found". 2. entries are
-// sorted by start. 3. each result was verified against the ELF header in memory, so an unloaded module is never
-// returned.
+// It is filled from /proc/self/maps and the ELF headers in memory by raw system calls, when a pc is
+// found in no module (at most every 200 ms, because generated code is never in one). Threads: any,
+// including signal handlers.
+// Invariants: 1. no thread waits: a reader that finds the table being written returns "not found".
+// 2. entries are sorted by start. 3. each result was verified against the ELF header in memory, so
+// an unloaded module is never returned.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@
 #include "core/profile/code/module_table.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE
-// <dlfcn.h> is from a C library older than glibc 2.35; this is the interface as fixed in that release.
+// <dlfcn.h> is from a C library older than glibc 2.35; this is the interface as fixed in that
+// release.
 struct dl_find_object {
   unsigned long long dlfo_flags;
   void* dlfo_map_start;
@@ -23,7 +24,8 @@ struct dl_find_object {
 };
 #endif
 // Weak: absent in older glibc, in musl, and in static programs that do not use it.
-extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noexcept __attribute__((weak));
+extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noexcept
+    __attribute__((weak));
 
 namespace seemalloc::profile {
 
@@ -58,8 +60,8 @@ uintptr_t program_entry() {
   return entry;
 }
 
-// The start addresses of the modules that were loaded with the program. The count is stored last (release), which pairs
-// with the load in is_at_start().
+// The start addresses of the modules that were loaded with the program. The count is stored last
+// (release), which pairs with the load in is_at_start().
 constexpr unsigned kMostStartModules = 64;
 std::atomic<uintptr_t> start_modules[kMostStartModules];
 std::atomic<unsigned> start_module_count{0};
@@ -72,15 +74,16 @@ bool is_at_start(uintptr_t start) {
   return false;
 }
 
-// Callback of dl_iterate_phdr. In the dynamic linker's list, modules loaded by dlopen() follow the linker itself, so
-// the walk ends there. `context`: the number of modules so far.
+// Callback of dl_iterate_phdr. In the dynamic linker's list, modules loaded by dlopen() follow the
+// linker itself, so the walk ends there. `context`: the number of modules so far.
 int note_start_module(dl_phdr_info* info, size_t, void* context) {
   unsigned& count = *static_cast<unsigned*>(context);
   if (info->dlpi_addr == getauxval(AT_BASE) || count == kMostStartModules) return 1;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD) continue;
-    start_modules[count++].store(round_down(info->dlpi_addr + segment.p_vaddr, os::page_bytes()), std::memory_order_relaxed);
+    start_modules[count++].store(round_down(info->dlpi_addr + segment.p_vaddr, os::page_bytes()),
+                                 std::memory_order_relaxed);
     break;
   }
   return 0;
@@ -92,9 +95,10 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   module->start = address_of(found.dlfo_map_start);
   module->end = address_of(found.dlfo_map_end);
   module->eh_frame_header = address_of(found.dlfo_eh_frame);
-  module->identity = mix_identity(module->start, module->end, module->eh_frame_header, address_of(found.dlfo_link_map));
-  // Not by the name in the link map: the pc may be a guess (not on the stack of a running function), so dlclose() may
-  // unload its module and free the link map at the same time.
+  module->identity = mix_identity(module->start, module->end, module->eh_frame_header,
+                                  address_of(found.dlfo_link_map));
+  // Not by the name in the link map: the pc may be a guess (not on the stack of a running
+  // function), so dlclose() may unload its module and free the link map at the same time.
   module->main_program = program_entry() >= module->start && program_entry() < module->end;
   module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
   return true;
@@ -104,8 +108,9 @@ enum : int { kUnknown, kBeingStored, kKnown, kNone };
 std::atomic<int> static_state{kUnknown};
 Module static_program;
 
-// Finds the code of a static program by its headers. _dl_find_object cannot be used there: glibc allocates while it
-// builds the list that _dl_find_object reads, and a lookup for the stack of a sample of that allocation would crash.
+// Finds the code of a static program by its headers. _dl_find_object cannot be used there: glibc
+// allocates while it builds the list that _dl_find_object reads, and a lookup for the stack of a
+// sample of that allocation would crash.
 bool find_in_static_program(uintptr_t pc, Module* module) {
   int seen = static_state.load(std::memory_order_acquire);  // pairs with the store below
   if (SEEMALLOC_LIKELY(seen == kNone)) return false;
@@ -113,13 +118,16 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
   if (seen == kKnown) {
     here = static_program;
   } else {
-    bool is_static = getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
+    bool is_static =
+        getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
     here.main_program = here.permanent = true;
     int expected = kUnknown;  // not `seen`: another thread may be storing the program
-    if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
+    if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone,
+                                             std::memory_order_relaxed) &&
+        is_static) {
       if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
-      // Threads that looked up an address before had no index, and have cached that there are no unwind rows. Another
-      // identity makes these cache entries unreachable.
+      // Threads that looked up an address before had no index, and have cached that there are no
+      // unwind rows. Another identity makes these cache entries unreachable.
       if (here.frame_index != nullptr) here.identity = mix_identity(here.identity, 1, 0, 0);
       static_program = here;
       static_state.store(kKnown, std::memory_order_release);
@@ -157,9 +165,12 @@ bool holds_permanent_code(uintptr_t start, uintptr_t end) {
 }
 
 bool find_module(uintptr_t pc, Module* module) {
-  bool found = find_in_static_program(pc, module) || (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
+  bool found =
+      find_in_static_program(pc, module) ||
+      (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
-  if (!module->permanent) module->identity ^= unload_count.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
+  if (!module->permanent)
+    module->identity ^= unload_count.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
   module->at_start = module->permanent || is_at_start(module->start);
   module->tables_start = module->start;
   module->tables_end = module->end;
@@ -171,8 +182,8 @@ bool find_module(uintptr_t pc, Module* module) {
 }
 
 bool own_library(uintptr_t* start, uintptr_t* end) {
-  // Bounds never change (this library is never unloaded), so racing threads store the same values. `known` is stored
-  // last (release), which pairs with the acquire here.
+  // Bounds never change (this library is never unloaded), so racing threads store the same values.
+  // `known` is stored last (release), which pairs with the acquire here.
   enum : int { kUnknown, kLibrary, kStatic };
   static std::atomic<int> known{kUnknown};
   static std::atomic<uintptr_t> own_start{0}, own_end{0};

@@ -1,8 +1,9 @@
 // Finds the loaded module that contains a pc, and that module's .eh_frame_hdr.
 //
-// Uses glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) if it exists, otherwise a table of our own (module_table.h). The
-// code of a static program is found by its headers.
-// Called by the unwinder. Threads: any, including signal handlers; takes no lock for which another thread waits.
+// Uses glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) if it exists, otherwise a table of our own
+// (module_table.h). The code of a static program is found by its headers.
+// Called by the unwinder. Threads: any, including signal handlers; takes no lock for which another
+// thread waits.
 #pragma once
 
 #include <atomic>
@@ -15,32 +16,34 @@ struct link_map;
 
 namespace seemalloc::profile {
 
-// How often a module was unloaded while recorded stacks contained its code (unloaded.h). Information cached earlier
-// about code at its addresses may then be about another module.
+// How often a module was unloaded while recorded stacks contained its code (unloaded.h).
+// Information cached earlier about code at its addresses may then be about another module.
 extern std::atomic<uint64_t> unload_count;
 
 // Returns false if `pc` is in no known module: generated code, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
 
-// Records the modules that were loaded with the program, for Module::at_start. Called once, by this library's
-// constructor.
+// Records the modules that were loaded with the program, for Module::at_start. Called once, by this
+// library's constructor.
 void note_modules_at_start();
 
-// Returns the dynamic linker's entry for the object that contains this code. Returns null if there is none, or if the C
-// library has no lock-free lookup. Requires: the object stays loaded.
+// Returns the dynamic linker's entry for the object that contains this code. Returns null if there
+// is none, or if the C library has no lock-free lookup. Requires: the object stays loaded.
 const link_map* loaded_object_of(uintptr_t pc);
 
-// In a forked child: another thread of the parent may have been making the index of a static program.
+// In a forked child: another thread of the parent may have been making the index of a static
+// program.
 void reset_static_program();
 
 // Whether [start, end) contains code that is never unloaded, other than the main program's.
 bool holds_permanent_code(uintptr_t start, uintptr_t end);
 
-// Whether this code was loaded as a shared object of its own; if so, sets `*start` and `*end` to its bounds.
+// Whether this code was loaded as a shared object of its own; if so, sets `*start` and `*end` to
+// its bounds.
 bool own_library(uintptr_t* start, uintptr_t* end);
 
-// A cache of the most recent modules of one capture. They stay loaded during the capture, because their code is on the
-// stack.
+// A cache of the most recent modules of one capture. They stay loaded during the capture, because
+// their code is on the stack.
 class ModuleMemo {
  public:
   // Returns null if no module contains `pc`.

@@ -1,7 +1,9 @@
-// Registers: the machine registers of one frame, by DWARF number, and how to take those of the running function.
+// Registers: the machine registers of one frame, by DWARF number, and how to take those of the
+// running function.
 //
 // Called by the unwinder only. Threads: plain values on the unwinding thread's stack.
-// Invariant: a register whose bit in `known` is clear has no value; a frame that needs it cannot be unwound.
+// Invariant: a register whose bit in `known` is clear has no value; a frame that needs it cannot be
+// unwound.
 #pragma once
 
 #include <cstddef>
@@ -28,25 +30,30 @@ struct Registers {
   uintptr_t value[kRegisterCount];
   uint64_t known;
 
-  bool has(unsigned number) const { return number < kRegisterCount && (known & register_bit(number)) != 0; }
+  bool has(unsigned number) const {
+    return number < kRegisterCount && (known & register_bit(number)) != 0;
+  }
   void set(unsigned number, uintptr_t to) { value[number] = to, known |= register_bit(number); }
   uintptr_t pc() const { return value[kPc]; }
   uintptr_t sp() const { return value[kSp]; }
   uintptr_t fp() const { return value[kFp]; }
 };
 
-// The code address in a return address: strips the signature of a signed one (aarch64 pointer authentication).
+// The code address in a return address: strips the signature of a signed one (aarch64 pointer
+// authentication).
 SEEMALLOC_ALWAYS_INLINE uintptr_t plain_code_address(uintptr_t address) {
 #if defined(__aarch64__)
   register uintptr_t x30 __asm__("x30") = address;
-  __asm__("hint #7" : "+r"(x30));  // xpaclri; does nothing on processors without pointer authentication
+  // Xpaclri; does nothing on processors without pointer authentication.
+  __asm__("hint #7" : "+r"(x30));
   return x30;
 #else
   return address;
 #endif
 }
 
-// Takes the registers of the function into which it is inlined, consistent with that function's row at the recorded pc.
+// Takes the registers of the function into which it is inlined, consistent with that function's row
+// at the recorded pc.
 SEEMALLOC_ALWAYS_INLINE void take_registers(Registers* registers) {
   uintptr_t* value = registers->value;
   uintptr_t pc;

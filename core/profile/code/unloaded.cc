@@ -19,8 +19,8 @@ namespace seemalloc::profile {
 
 namespace {
 
-// Limits, so that a program that loads and unloads forever does not fill its memory with stacks that no walk matches
-// again.
+// Limits, so that a program that loads and unloads forever does not fill its memory with stacks
+// that no walk matches again.
 constexpr size_t kMostCodes = 512, kMostTimes = 32;
 constexpr uint64_t kLongestWait_ns = 20 * kMillisecond_ns, kPause_ns = 50 * kMicrosecond_ns;
 
@@ -32,7 +32,9 @@ struct Loaded {
   BuildId build_id;
   bool gone, overlaid;
 
-  bool lies_like(const Loaded& other) const { return start == other.start && limit == other.limit && file_offset == other.file_offset; }
+  bool lies_like(const Loaded& other) const {
+    return start == other.start && limit == other.limit && file_offset == other.file_offset;
+  }
   bool is(const Loaded& other) const { return lies_like(other) && build_id == other.build_id; }
   bool overlaps(const Loaded& other) const { return start < other.limit && other.start < limit; }
 };
@@ -56,9 +58,11 @@ struct List {
 
 Lock lock;
 // ---- protected by the lock
-alignas(List) char list_memory[2][sizeof(List)];  // raw memory: no constructor and no destructor runs
-unsigned current = 0;                             // index of the current list
-unsigned long long seen_adds = 0, seen_subs = 0;  // the dynamic linker's counters when the current list was made
+// Raw memory: no constructor and no destructor runs.
+alignas(List) char list_memory[2][sizeof(List)];
+unsigned current = 0;  // index of the current list
+// The dynamic linker's counters when the current list was made.
+unsigned long long seen_adds = 0, seen_subs = 0;
 // ---- written under the lock, read without it
 std::atomic<UnloadedCode*> codes[kMostCodes];  // sorted by address; each is set once
 std::atomic<size_t> code_count{0};
@@ -76,7 +80,8 @@ uintptr_t next_place_locked() {
 UnloadedCode* find_locked(const Loaded& code, const char* path, size_t path_bytes) {
   for (size_t i = 0; i < code_count.load(std::memory_order_relaxed); i++) {
     UnloadedCode& known = *codes[i].load(std::memory_order_relaxed);
-    if (known.file_offset == code.file_offset && known.limit - known.start == code.limit - code.start && known.path_bytes == path_bytes &&
+    if (known.file_offset == code.file_offset &&
+        known.limit - known.start == code.limit - code.start && known.path_bytes == path_bytes &&
         memcmp(known.path, path, path_bytes) == 0 && known.build_id == code.build_id) {
       return &known;
     }
@@ -88,19 +93,23 @@ UnloadedCode* find_locked(const Loaded& code, const char* path, size_t path_byte
 UnloadedCode* make_locked(const Loaded& code, const char* path, size_t path_bytes) {
   size_t count = code_count.load(std::memory_order_relaxed);
   if (count == kMostCodes) return nullptr;
-  auto* made = static_cast<UnloadedCode*>(os::arena_allocate(sizeof(UnloadedCode) + path_bytes, alignof(UnloadedCode)));
+  auto* made = static_cast<UnloadedCode*>(
+      os::arena_allocate(sizeof(UnloadedCode) + path_bytes, alignof(UnloadedCode)));
   if (made == nullptr) return nullptr;
   char* copy = reinterpret_cast<char*>(made + 1);
   memcpy(copy, path, path_bytes);
   uintptr_t start = next_place_locked();
-  *made = {start, start + (code.limit - code.start), code.file_offset, copy, path_bytes, code.build_id, 0};
+  *made = {
+      start, start + (code.limit - code.start), code.file_offset, copy, path_bytes, code.build_id,
+      0};
   codes[count].store(made, std::memory_order_relaxed);
-  code_count.store(count + 1, std::memory_order_release);  // pairs with unloaded_count(); comes before its first stack
+  // Pairs with unloaded_count(); comes before its first stack.
+  code_count.store(count + 1, std::memory_order_release);
   return made;
 }
 
-// The dynamic linker stores the name as it was passed to dlopen. The working directory of that time is unknown; the
-// present one is the best guess.
+// The dynamic linker stores the name as it was passed to dlopen. The working directory of that time
+// is unknown; the present one is the best guess.
 size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
   while (bytes > 2 && path[0] == '.' && path[1] == '/') path += 2, bytes -= 2;
   size_t folder = path[0] == '/' ? 0 : os::working_folder(full, capacity);
@@ -117,7 +126,8 @@ struct AllStacks {
 
 bool any_in(const Loaded& code, const AllStacks& stacks) {
   const OtherStacks* others = stacks.others;
-  return (others != nullptr && others->any_in({code.start, code.limit, 0})) || stacks.table.any_in(code.start, code.limit);
+  return (others != nullptr && others->any_in({code.start, code.limit, 0})) ||
+         stacks.table.any_in(code.start, code.limit);
 }
 
 void move_stacks_locked(const Loaded& code, const char* path, const AllStacks& stacks) {
@@ -130,45 +140,56 @@ void move_stacks_locked(const Loaded& code, const char* path, const AllStacks& s
   known->times++;
   if (stacks.others != nullptr) stacks.others->move({code.start, code.limit, known->start});
   stacks.table.move_code(code.start, code.limit, known->start);
-  // Pairs with find_module(): a thread that remembers a stack with the new count sees the moved stacks.
+  // Pairs with find_module(): a thread that remembers a stack with the new count sees the moved
+  // stacks.
   unload_count.fetch_add(1, std::memory_order_release);
 }
 
 // ---- loaded modules ----
 
-bool is_code(const ElfW(Phdr) & segment) { return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0; }
+bool is_code(const ElfW(Phdr) & segment) {
+  return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0;
+}
 
 struct Look {
   List* to;
   bool changed;
-  bool added;     // if not, all present modules were there before, and build ids need not be read
-  bool filtered;  // a seccomp filter may kill the process for system calls that the program does not make
+  bool added;  // if not, all present modules were there before, and build ids need not be read
+  // A seccomp filter may kill the process for system calls that the program does not make.
+  bool filtered;
 };
 
 void note(const Look& look, const dl_phdr_info& info) {
   List& to = *look.to;
-  if (info.dlpi_name == nullptr || strchr(info.dlpi_name, '/') == nullptr) return;  // the program itself, the vDSO
+  // The program itself, the vDSO.
+  if (info.dlpi_name == nullptr || strchr(info.dlpi_name, '/') == nullptr) return;
   size_t path_at = to.text.size(), path_bytes = strlen(info.dlpi_name);
   if (!to.text.reserve(path_at + path_bytes)) return;
   memcpy(to.text.data() + path_at, info.dlpi_name, path_bytes);
   to.text.set_size(path_at + path_bytes);
-  BuildId build_id = !look.added || look.filtered ? BuildId{} : build_id_of_module(info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum);
+  BuildId build_id = !look.added || look.filtered
+                         ? BuildId{}
+                         : build_id_of_module(info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum);
   for (size_t i = 0; i < info.dlpi_phnum; i++) {
     const ElfW(Phdr)& segment = info.dlpi_phdr[i];
     if (!is_code(segment)) continue;
     uintptr_t start = round_down(info.dlpi_addr + segment.p_vaddr, os::page_bytes());
-    uintptr_t limit = round_up(info.dlpi_addr + segment.p_vaddr + segment.p_filesz, os::page_bytes());
+    uintptr_t limit =
+        round_up(info.dlpi_addr + segment.p_vaddr + segment.p_filesz, os::page_bytes());
     if (holds_permanent_code(start, limit)) continue;
-    to.codes.push({start, limit, round_down(segment.p_offset, os::page_bytes()), path_at, path_bytes, build_id, false, false});
+    to.codes.push({start, limit, round_down(segment.p_offset, os::page_bytes()), path_at,
+                   path_bytes, build_id, false, false});
   }
 }
 
-// Callback of dl_iterate_phdr. Stops at the first module if none has been loaded or unloaded. If the C library has no
-// such counters, it offers no other way to detect changes, so nothing is recorded.
+// Callback of dl_iterate_phdr. Stops at the first module if none has been loaded or unloaded. If
+// the C library has no such counters, it offers no other way to detect changes, so nothing is
+// recorded.
 int look_at_module(dl_phdr_info* info, size_t bytes, void* context) {
   Look& look = *static_cast<Look*>(context);
   bool counts = bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs);
-  if (!counts || (!look.changed && info->dlpi_adds == seen_adds && info->dlpi_subs == seen_subs)) return 1;
+  if (!counts || (!look.changed && info->dlpi_adds == seen_adds && info->dlpi_subs == seen_subs))
+    return 1;
   if (!look.changed) look.added = info->dlpi_adds != seen_adds;
   look.changed = true;
   seen_adds = info->dlpi_adds;
@@ -244,7 +265,9 @@ void look_at_modules(bool just_gone, StackTable& table, const OtherStacks* other
 }
 
 size_t unloaded_count() { return code_count.load(std::memory_order_acquire); }
-const UnloadedCode& unloaded_code(size_t number) { return *codes[number].load(std::memory_order_relaxed); }
+const UnloadedCode& unloaded_code(size_t number) {
+  return *codes[number].load(std::memory_order_relaxed);
+}
 
 uint64_t unloaded_without_room() { return without_room.load(std::memory_order_relaxed); }
 

@@ -1,16 +1,17 @@
 // Modules that were unloaded while recorded stacks contain their code.
 //
-// Another module may be loaded at the same addresses, and the allocations of the first one would then be charged to it.
-// So when a module is unloaded, its return addresses in the recorded stacks are moved to addresses at which nothing is
-// ever loaded. A profile has a mapping for these addresses, with the module's file and build id.
-// Called by dlclose (core/api/cpu/dlclose_profiled.cc), before and after the C library's dlclose; read by the profile
-// writer. Threads: any. A sample that another thread takes in a module that it has just loaded at these addresses may
-// be moved, too.
-// Invariants: 1. no walk matches a stack that was moved, since its addresses are not those of any code; 2. a module has
-// one range of addresses, regardless of how often it is loaded and unloaded, so its stacks are the same in every
-// profile; 3. the lock is held during calls into the dynamic linker. Fork takes the lock, so the child inherits no lock
-// of the dynamic linker that is held by us. A thread never waits long for the lock, since it may hold one of the
-// dynamic linker's locks.
+// Another module may be loaded at the same addresses, and the allocations of the first one would
+// then be charged to it. So when a module is unloaded, its return addresses in the recorded stacks
+// are moved to addresses at which nothing is ever loaded. A profile has a mapping for these
+// addresses, with the module's file and build id.
+// Called by dlclose (core/api/cpu/dlclose_profiled.cc), before and after the C library's dlclose;
+// read by the profile writer. Threads: any. A sample that another thread takes in a module that it
+// has just loaded at these addresses may be moved, too.
+// Invariants: 1. no walk matches a stack that was moved, since its addresses are not those of any
+// code; 2. a module has one range of addresses, regardless of how often it is loaded and unloaded,
+// so its stacks are the same in every profile; 3. the lock is held during calls into the dynamic
+// linker. Fork takes the lock, so the child inherits no lock of the dynamic linker that is held by
+// us. A thread never waits long for the lock, since it may hold one of the dynamic linker's locks.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +23,13 @@
 
 namespace seemalloc::profile {
 
-// There is no code at these addresses, and no Python function (python_pc.h): addresses of programs end below 2^56.
-inline constexpr uintptr_t kUnloadedCode = uintptr_t{0x71} << 56, kUnloadedCodeEnd = uintptr_t{0x72} << 56;
-inline bool is_unloaded_code(uintptr_t address) { return address >= kUnloadedCode && address < kUnloadedCodeEnd; }
+// There is no code at these addresses, and no Python function (python_pc.h): addresses of programs
+// end below 2^56.
+inline constexpr uintptr_t kUnloadedCode = uintptr_t{0x71} << 56,
+                           kUnloadedCodeEnd = uintptr_t{0x72} << 56;
+inline bool is_unloaded_code(uintptr_t address) {
+  return address >= kUnloadedCode && address < kUnloadedCodeEnd;
+}
 
 // A range of code of an unloaded module.
 struct UnloadedCode {
@@ -40,7 +45,8 @@ struct UnloadedCode {
 size_t unloaded_count();
 const UnloadedCode& unloaded_code(size_t number);
 
-// How often stacks could not be moved, or not any more: their addresses may belong to another module now.
+// How often stacks could not be moved, or not any more: their addresses may belong to another
+// module now.
 uint64_t unloaded_without_room();
 
 // Stacks stored outside the tables. Called under the lock of this file.
@@ -49,10 +55,11 @@ struct OtherStacks {
   void (*move)(const MovedCode& code);
 };
 
-// Compares the loaded modules with those of the last call, and moves the stacks of modules unloaded since then, in the
-// table and in others.
-// `just_gone`: the missing modules were loaded until a moment ago, so a module that overlaps them has no stacks yet.
-// Otherwise the stacks of an overlapped module are not moved but counted. `others` may be null.
+// Compares the loaded modules with those of the last call, and moves the stacks of modules unloaded
+// since then, in the table and in others.
+// `just_gone`: the missing modules were loaded until a moment ago, so a module that overlaps them
+// has no stacks yet. Otherwise the stacks of an overlapped module are not moved but counted.
+// `others` may be null.
 void look_at_modules(bool just_gone, StackTable& table, const OtherStacks* others);
 // Counts a failure to move stacks.
 void count_unmoved();

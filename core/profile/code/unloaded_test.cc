@@ -28,9 +28,13 @@ Stack stack_of(std::vector<uintptr_t> pcs) {
   return stack;
 }
 
-const InternedStack* intern(StackTable& table, const Stack& stack) { return table.intern(stack, hash_stack(stack)); }
+const InternedStack* intern(StackTable& table, const Stack& stack) {
+  return table.intern(stack, hash_stack(stack));
+}
 
-std::vector<uintptr_t> pcs_of(const InternedStack& stack) { return {stack.pcs(), stack.pcs() + stack.depth}; }
+std::vector<uintptr_t> pcs_of(const InternedStack& stack) {
+  return {stack.pcs(), stack.pcs() + stack.depth};
+}
 
 std::vector<UnloadedCode> unloaded() {
   std::vector<UnloadedCode> all;
@@ -38,8 +42,8 @@ std::vector<UnloadedCode> unloaded() {
   return all;
 }
 
-// The first byte after a call may be past the end of the code; before the first byte of the code there is no call in
-// it.
+// The first byte after a call may be past the end of the code; before the first byte of the code
+// there is no call in it.
 TEST(MoveCode, TakesReturnAddressesOfCallsInTheRange) {
   static StackTable table;
   const InternedStack* stack = intern(table, stack_of({0x1000, 0x1001, 0x1800, 0x2000, 0x2001}));
@@ -62,8 +66,8 @@ TEST(MoveCode, WhatWasMovedIsFoundByNoWalk) {
   EXPECT_EQ(intern(table, walked), after);
 }
 
-// Stacks of twelve modules, which are unloaded one after the other, repeatedly. Each stack equals the one computed by a
-// map of its words.
+// Stacks of twelve modules, which are unloaded one after the other, repeatedly. Each stack equals
+// the one computed by a map of its words.
 TEST(MoveCode, AgreesWithAModel) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE("SEEMALLOC_SEED=" + std::to_string(seed));
@@ -75,7 +79,8 @@ TEST(MoveCode, AgreesWithAModel) {
   for (int step = 0; step < 3000; step++) {
     if (random() % 50 != 0) {
       std::vector<uintptr_t> pcs;
-      for (size_t depth = 1 + random() % 6; pcs.size() < depth;) pcs.push_back((1 + random() % 12) * kModule + 1 + random() % 4);
+      for (size_t depth = 1 + random() % 6; pcs.size() < depth;)
+        pcs.push_back((1 + random() % 12) * kModule + 1 + random() % 4);
       const InternedStack* stack = intern(table, stack_of(pcs));
       auto [place, fresh] = model.emplace(stack, pcs);
       if (!fresh) ASSERT_EQ(place->second, pcs) << "one record for two stacks";
@@ -106,7 +111,8 @@ TEST(MoveCode, BesideThoseWhoInternAndRead) {
       std::mt19937 random(seed_for_test() + t);
       while (!over.load()) {
         uintptr_t module = (1 + random() % 8) * kModule, offset = 1 + random() % 64;
-        const InternedStack* stack = intern(table, stack_of({module + offset, 0x7FFF0000 + offset}));
+        const InternedStack* stack =
+            intern(table, stack_of({module + offset, 0x7FFF0000 + offset}));
         ASSERT_NE(stack, nullptr);
         uintptr_t first = __atomic_load_n(&stack->pcs()[0], __ATOMIC_RELAXED);
         ASSERT_EQ(first % kModule, offset);
@@ -118,7 +124,8 @@ TEST(MoveCode, BesideThoseWhoInternAndRead) {
   }
   uintptr_t place = kUnloadedCode;
   for (int round = 0; round < 200; round++) {
-    for (size_t before = interned.load(); interned.load() < before + 20 && !HasFailure();) std::this_thread::yield();
+    for (size_t before = interned.load(); interned.load() < before + 20 && !HasFailure();)
+      std::this_thread::yield();
     uintptr_t module = (1 + static_cast<uintptr_t>(round) % 8) * kModule;
     table.move_code(module, module + kModule, place);
     place += kModule;
@@ -137,8 +144,10 @@ TEST(Unloading, NothingHappensWhereNothingGoes) {
 
 class Library {
  public:
-  explicit Library(const std::string& name, const std::string& more = "") : path_(testing::TempDir() + "seemalloc_" + name + std::to_string(getpid()) + ".so") {
-    std::string command = "echo 'int work(void) { return 7; } " + more + "' | cc -shared -fPIC -Wl,--build-id -o " + path_ + " -x c - 2>/dev/null";
+  explicit Library(const std::string& name, const std::string& more = "")
+      : path_(testing::TempDir() + "seemalloc_" + name + std::to_string(getpid()) + ".so") {
+    std::string command = "echo 'int work(void) { return 7; } " + more +
+                          "' | cc -shared -fPIC -Wl,--build-id -o " + path_ + " -x c - 2>/dev/null";
     built_ = system(command.c_str()) == 0;
   }
   ~Library() { remove(path_.c_str()); }
@@ -148,7 +157,8 @@ class Library {
   const InternedStack* in_a_stack(void** handle) const {
     *handle = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (*handle == nullptr) return nullptr;
-    return intern(records.stacks, stack_of({reinterpret_cast<uintptr_t>(dlsym(*handle, "work")) + 1, 7}));
+    return intern(records.stacks,
+                  stack_of({reinterpret_cast<uintptr_t>(dlsym(*handle, "work")) + 1, 7}));
   }
 
  private:
@@ -162,13 +172,15 @@ void close_it(void* handle) {
   look_at_modules(true, records.stacks, nullptr);
 }
 
-// libstdc++ was loaded with this program. The dynamic linker may unload a module that dlopen() loaded.
+// libstdc++ was loaded with this program. The dynamic linker may unload a module that dlopen()
+// loaded.
 TEST(Modules, AtStartAreThoseThatCameWithTheProgram) {
   Library library("opened");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
   note_modules_at_start();
   Module module;
-  ASSERT_TRUE(find_module(reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "__cxa_throw")), &module));
+  ASSERT_TRUE(
+      find_module(reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "__cxa_throw")), &module));
   EXPECT_TRUE(module.at_start);
   void* handle = nullptr;
   const InternedStack* stack = library.in_a_stack(&handle);
@@ -179,7 +191,8 @@ TEST(Modules, AtStartAreThoseThatCameWithTheProgram) {
   close_it(handle);
 }
 
-// The addresses in stacks are moved and get a mapping with the file and the build id; each time the same addresses.
+// The addresses in stacks are moved and get a mapping with the file and the build id; each time the
+// same addresses.
 TEST(Unloading, WhatGoesKeepsItsFile) {
   Library library("gone");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
@@ -244,8 +257,8 @@ TEST(Unloading, WhatIsStillUsedStays) {
   EXPECT_NE(pcs_of(*stack), before);
 }
 
-// Libraries are also closed by other code, and by the C library itself. A missed unload is detected at the next call,
-// if no other module is at its addresses.
+// Libraries are also closed by other code, and by the C library itself. A missed unload is detected
+// at the next call, if no other module is at its addresses.
 TEST(Unloading, WhatWentUnseenIsFoundLater) {
   Library library("unseen");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
@@ -260,7 +273,8 @@ TEST(Unloading, WhatWentUnseenIsFoundLater) {
   EXPECT_TRUE(is_unloaded_code(stack->pcs()[0]));
 }
 
-// If a module was loaded at these addresses unnoticed, it is unknown which stacks belong to it. They are not moved.
+// If a module was loaded at these addresses unnoticed, it is unknown which stacks belong to it.
+// They are not moved.
 TEST(Unloading, StacksOfWhatHasComeUnseenAreLeftToIt) {
   Library first("first"), second("second", "int other(void) { return 8; }");
   if (!first.built() || !second.built()) GTEST_SKIP() << "no C compiler";

@@ -61,7 +61,8 @@ CpuSums::Row* CpuSums::insert_thread(const CpuSample& sample, const Row& stack) 
   Row row = stack;  // a copy, because making room may move the row
   row.thread = sample.thread;
   row.interrupts = row.ticks = 0;
-  if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !make_room(0)) return nullptr;
+  if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !make_room(0))
+    return nullptr;
   insert(row);
   return &rows_[rows_.size() - 1];
 }
@@ -91,8 +92,8 @@ bool CpuSums::any_in(const MovedCode& code) const {
   return false;
 }
 
-// Hashes are not changed. A stack that has the old addresses, in the code that is there now, gets another row because
-// its frames differ.
+// Hashes are not changed. A stack that has the old addresses, in the code that is there now, gets
+// another row because its frames differ.
 void CpuSums::move_code(const MovedCode& moved) {
   for (size_t i = 0; i < frames_.size(); i++) frames_[i] = moved(frames_[i]);
 }
@@ -121,22 +122,27 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
   Totals totals = totals_of(sums);
   bool wall = facts.clock == os::ThreadClock::kWall;
   FixedText<256> text;
-  text << "seemalloc: " << (wall ? "wall" : "CPU") << " time, each thread interrupted every " << facts.period_ns
-       << " ns of it; interrupts " << facts.interrupts << ", evictions " << facts.evictions << ", lost " << facts.lost + sums.lost();
+  text << "seemalloc: " << (wall ? "wall" : "CPU") << " time, each thread interrupted every "
+       << facts.period_ns << " ns of it; interrupts " << facts.interrupts << ", evictions "
+       << facts.evictions << ", lost " << facts.lost + sums.lost();
   encoder.comment(text);
   text.clear();
-  text << "cpu: the process used " << facts.process_cpu_ns << " ns; the samples stand for " << totals.ticks * facts.period_ns
-       << " ns" << (wall ? " of wall time" : "") << ", the lost ones for "
-       << (facts.lost_ticks + sums.lost_ticks()) * facts.period_ns << " ns";
+  text << "cpu: the process used " << facts.process_cpu_ns << " ns; the samples stand for "
+       << totals.ticks * facts.period_ns << " ns" << (wall ? " of wall time" : "")
+       << ", the lost ones for " << (facts.lost_ticks + sums.lost_ticks()) * facts.period_ns
+       << " ns";
   encoder.comment(text);
   encoder.notes().add_stacks(sums.stacks(), totals.truncated, totals.broken);
   text.clear();
-  text << "threads: " << facts.threads << " had a timer, " << facts.without_timer << " were refused one";
+  text << "threads: " << facts.threads << " had a timer, " << facts.without_timer
+       << " were refused one";
   encoder.comment(text);
   if (totals.others != 0) {
     text.clear();
-    text << "thread labels: " << totals.others << " samples are of " << kOtherThreads << ": at most " << uint64_t{ThreadNames::kMost}
-         << " threads, and " << uint64_t{CpuSums::kMaxThreadRows} << " pairs of a thread and a stack, are distinguished";
+    text << "thread labels: " << totals.others << " samples are of " << kOtherThreads
+         << ": at most " << uint64_t{ThreadNames::kMost} << " threads, and "
+         << uint64_t{CpuSums::kMaxThreadRows}
+         << " pairs of a thread and a stack, are distinguished";
     encoder.comment(text);
   }
   if (facts.ended == nullptr) return;
@@ -164,7 +170,8 @@ class ThreadLabels {
 
 }  // namespace
 
-bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts, Buffer* out) {
+bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts,
+                       Buffer* out) {
   ValueType time{facts.clock == os::ThreadClock::kWall ? "wall" : "cpu", "nanoseconds"};
   const ValueType types[] = {{"samples", "count"}, time};
   os::Scratch<ProfileEncoder> memory;
@@ -178,7 +185,8 @@ bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfi
   for (size_t i = 0; i < sums.size(); i++) {
     const CpuSums::Row& row = sums[i];
     if (row.interrupts == 0) continue;
-    int64_t values[] = {static_cast<int64_t>(row.interrupts), static_cast<int64_t>(row.ticks * facts.period_ns)};
+    int64_t values[] = {static_cast<int64_t>(row.interrupts),
+                        static_cast<int64_t>(row.ticks * facts.period_ns)};
     Label labels[kThreadLabels];
     unsigned count = known.of(row.thread, labels);
     encoder.row(sums.frames(row), row.depth, values, labels, count);

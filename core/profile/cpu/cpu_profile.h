@@ -1,11 +1,11 @@
-// CpuSums: a CPU profile: stacks by thread with the number of samples each, summed up from the samples of a CpuStore.
-// write_cpu_profile() writes it as profile.proto (samples/count, cpu/nanoseconds; labels "thread" and "tid", as in
-// thread_rows.h).
+// CpuSums: a CPU profile: stacks by thread with the number of samples each, summed up from the
+// samples of a CpuStore. write_cpu_profile() writes it as profile.proto (samples/count,
+// cpu/nanoseconds; labels "thread" and "tid", as in thread_rows.h).
 //
-// Each stack has a row of the other threads (number 0). That row stores the frames for the rows of single threads. Its
-// counts are zero as long as there is room for more rows.
-// Bounded scratch memory of its own; never uses malloc. Threads: one at a time, not in signal handlers. Zeroed memory
-// is an empty object.
+// Each stack has a row of the other threads (number 0). That row stores the frames for the rows of
+// single threads. Its counts are zero as long as there is room for more rows.
+// Bounded scratch memory of its own; never uses malloc. Threads: one at a time, not in signal
+// handlers. Zeroed memory is an empty object.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class CpuSums {
   // Maximum number of frames: they take 64 MiB. Samples of stacks that are new after that are lost.
   static constexpr size_t kMaxFrames = size_t{8} << 20;
 
-  // Maximum number of rows of single threads: with their slots they take 22 MiB. Further ones are added to the row of
-  // the other threads.
+  // Maximum number of rows of single threads: with their slots they take 22 MiB. Further ones are
+  // added to the row of the other threads.
   static constexpr size_t kMaxThreadRows = size_t{1} << 18;
 
   // Adds to the sample's row. Samples for which there is no memory are counted as lost.
@@ -58,7 +58,9 @@ class CpuSums {
   Row* insert_thread(const CpuSample& sample, const Row& stack);
   void insert(const Row& row);
   bool make_room(size_t frames);
-  size_t slot_of(uint64_t hash, uint32_t thread) const { return mix(hash, thread) & (slots_.size() - 1); }
+  size_t slot_of(uint64_t hash, uint32_t thread) const {
+    return mix(hash, thread) & (slots_.size() - 1);
+  }
 
   GrowArray<Row> rows_;
   GrowArray<uintptr_t> frames_;
@@ -82,6 +84,7 @@ struct CpuProfileFacts {
 };
 
 // `threads` may be null if there are no samples. Returns false if memory was refused.
-bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts, Buffer* out);
+bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts,
+                       Buffer* out);
 
 }  // namespace seemalloc::profile

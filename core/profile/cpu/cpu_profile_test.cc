@@ -16,7 +16,8 @@
 namespace seemalloc::profile {
 namespace {
 
-CpuSample sample_of(uintptr_t first, uint32_t depth, uint64_t interrupts, uint64_t ticks, uint32_t thread = 0) {
+CpuSample sample_of(uintptr_t first, uint32_t depth, uint64_t interrupts, uint64_t ticks,
+                    uint32_t thread = 0) {
   Stack stack;
   stack.depth = depth;
   for (uint32_t i = 0; i < depth; i++) stack.pcs[i] = first + i;
@@ -41,7 +42,8 @@ CpuProfileFacts facts() {
           .ended = nullptr};
 }
 
-std::string written(const CpuSums& sums, const CpuProfileFacts& about, ThreadNames* threads = nullptr) {
+std::string written(const CpuSums& sums, const CpuProfileFacts& about,
+                    ThreadNames* threads = nullptr) {
   Buffer buffer;
   if (!write_cpu_profile(sums, threads, about, &buffer)) return "";
   std::string bytes(buffer.data, buffer.bytes);
@@ -49,7 +51,8 @@ std::string written(const CpuSums& sums, const CpuProfileFacts& about, ThreadNam
   return bytes;
 }
 
-// A stack with the addresses that another stack had before is a different one: there is other code now.
+// A stack with the addresses that another stack had before is a different one: there is other code
+// now.
 TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
   CpuSums sums;
   for (int i = 0; i < 3; i++) sums.add(sample_of(0x1001, 4, 1, 2));
@@ -58,24 +61,28 @@ TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
   for (int i = 0; i < 2; i++) sums.add(sample_of(0x1001, 4, 1, 2));
   std::map<std::vector<uintptr_t>, uint64_t> ticks;
   for (size_t i = 0; i < sums.size(); i++) {
-    if (sums[i].ticks != 0) ticks[{sums.frames(sums[i]), sums.frames(sums[i]) + sums[i].depth}] += sums[i].ticks;
+    if (sums[i].ticks != 0)
+      ticks[{sums.frames(sums[i]), sums.frames(sums[i]) + sums[i].depth}] += sums[i].ticks;
   }
-  EXPECT_EQ(ticks, (std::map<std::vector<uintptr_t>, uint64_t>{{{kUnloadedCode + 1, kUnloadedCode + 2, 0x1003, 0x1004}, 6},
-                                                               {{0x1001, 0x1002, 0x1003, 0x1004}, 4},
-                                                               {{0x5001, 0x5002}, 1}}));
+  EXPECT_EQ(ticks, (std::map<std::vector<uintptr_t>, uint64_t>{
+                       {{kUnloadedCode + 1, kUnloadedCode + 2, 0x1003, 0x1004}, 6},
+                       {{0x1001, 0x1002, 0x1003, 0x1004}, 4},
+                       {{0x5001, 0x5002}, 1}}));
 }
 
 TEST(CpuSums, AddsUpByStack) {
   CpuSums sums;
   for (uintptr_t round = 0; round < 3; round++) {
-    for (uintptr_t i = 0; i < 20000; i++) sums.add(sample_of(0x1000 + i * 1000, static_cast<uint32_t>(i % 20), 1, 2));
+    for (uintptr_t i = 0; i < 20000; i++)
+      sums.add(sample_of(0x1000 + i * 1000, static_cast<uint32_t>(i % 20), 1, 2));
   }
   std::map<uintptr_t, uint64_t> ticks;
   uint64_t without_frames = 0;
   for (size_t i = 0; i < sums.size(); i++) {
     const CpuSums::Row& row = sums[i];
     if (row.depth == 0) without_frames += row.ticks;
-    for (uint32_t f = 1; f < row.depth; f++) EXPECT_EQ(sums.frames(row)[f], sums.frames(row)[0] + f);
+    for (uint32_t f = 1; f < row.depth; f++)
+      EXPECT_EQ(sums.frames(row)[f], sums.frames(row)[0] + f);
     if (row.depth != 0) ticks[sums.frames(row)[0]] += row.ticks;
   }
   EXPECT_EQ(sums.size(), 19001u);  // stacks without a frame are one
@@ -87,7 +94,8 @@ TEST(CpuSums, AddsUpByStack) {
 TEST(CpuSums, KeepTheFramesOfAStackOnceForAllThreads) {
   CpuSums sums;
   for (uint32_t thread = 0; thread < 100; thread++) {
-    for (uintptr_t stack = 0; stack < 50; stack++) sums.add(sample_of(0x1000 + stack * 1000, 20, 1, 1 + thread, thread));
+    for (uintptr_t stack = 0; stack < 50; stack++)
+      sums.add(sample_of(0x1000 + stack * 1000, 20, 1, 1 + thread, thread));
   }
   EXPECT_EQ(sums.stacks(), 50u);
   ASSERT_EQ(sums.size(), 5000u);
@@ -95,7 +103,8 @@ TEST(CpuSums, KeepTheFramesOfAStackOnceForAllThreads) {
   for (size_t i = 0; i < sums.size(); i++) {
     rows[sums[i].first]++;
     ticks[sums[i].thread] += sums[i].ticks;
-    for (uint32_t f = 1; f < 20; f++) ASSERT_EQ(sums.frames(sums[i])[f], sums.frames(sums[i])[0] + f);
+    for (uint32_t f = 1; f < 20; f++)
+      ASSERT_EQ(sums.frames(sums[i])[f], sums.frames(sums[i])[0] + f);
   }
   EXPECT_EQ(rows.size(), 50u) << "places of frames";
   for (const auto& [thread, sum] : ticks) EXPECT_EQ(sum, 50 * (1 + thread));
@@ -106,7 +115,8 @@ TEST(CpuSums, AddWhatHasNoRoomForAThreadToTheOthers) {
   constexpr uint64_t kMore = 1000;
   uint64_t pairs = 0;
   for (uintptr_t stack = 0; pairs < CpuSums::kMaxThreadRows + kMore; stack++) {
-    for (uint32_t thread = 1; thread <= 2048; thread++, pairs++) sums.add(sample_of(0x1000 + stack * 16, 2, 1, 1, thread));
+    for (uint32_t thread = 1; thread <= 2048; thread++, pairs++)
+      sums.add(sample_of(0x1000 + stack * 16, 2, 1, 1, thread));
   }
   uint64_t others = 0, all = 0;
   for (size_t i = 0; i < sums.size(); i++) {
@@ -123,7 +133,9 @@ TEST(CpuSums, CountWhatFindsNoMemory) {
   CpuSums sums;
   sums.add(sample_of(0x1000, 3, 1, 1));
   os::RefuseCalls refuse(SYS_mremap, 12);
-  os::fault_hook = [](long number) -> long { return number == SYS_mmap || number == SYS_mremap ? -12 : 0; };
+  os::fault_hook = [](long number) -> long {
+    return number == SYS_mmap || number == SYS_mremap ? -12 : 0;
+  };
   for (uintptr_t i = 1; i < 10000; i++) sums.add(sample_of(0x1000 + i * 1000, 100, 1, 2));
   sums.add(sample_of(0x1000, 3, 4, 4));
   os::fault_hook = nullptr;
@@ -151,7 +163,8 @@ TEST(CpuProfile, IsAProfileOfTime) {
   EXPECT_EQ(rows[1].values, (std::vector<int64_t>{1, 10 * static_cast<int64_t>(kMillisecond_ns)}));
   std::string comments;
   for (const std::string& comment : profile.comments) comments += comment + "\n";
-  for (const char* part : {"CPU time", "interrupts 12, evictions 2, lost 1", "used 120000000 ns", "stand for 50000000 ns", "lost ones for 30000000",
+  for (const char* part : {"CPU time", "interrupts 12, evictions 2, lost 1", "used 120000000 ns",
+                           "stand for 50000000 ns", "lost ones for 30000000",
                            "0 samples with a broken unwind", "4 had a timer, 1 were refused one"}) {
     EXPECT_NE(comments.find(part), std::string::npos) << part << " is not in\n" << comments;
   }
@@ -168,12 +181,17 @@ TEST(CpuProfile, SaysWhichThreadRan) {
   std::string bytes = written(sums, facts(), &names);
   std::map<std::string, std::pair<std::string, int64_t>> found;
   for (const DecodedRow& row : rows_of(bytes)) {
-    found[row.labels.at("thread")] = {row.labels.count("tid") != 0 ? row.labels.at("tid") : "", row.values[0]};
+    found[row.labels.at("thread")] = {row.labels.count("tid") != 0 ? row.labels.at("tid") : "",
+                                      row.values[0]};
   }
-  EXPECT_EQ(found, (std::map<std::string, std::pair<std::string, int64_t>>{{"reader", {"1234", 3}}, {"(no name)", {"1235", 2}}, {"(other threads)", {"", 1}}}));
+  EXPECT_EQ(
+      found,
+      (std::map<std::string, std::pair<std::string, int64_t>>{
+          {"reader", {"1234", 3}}, {"(no name)", {"1235", 2}}, {"(other threads)", {"", 1}}}));
   EXPECT_EQ(rows_of(bytes).size(), 3u) << "rows without a sample";
-  EXPECT_EQ(decode(bytes).comments.back(),
-            "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are distinguished");
+  EXPECT_EQ(
+      decode(bytes).comments.back(),
+      "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are distinguished");
 }
 
 TEST(CpuProfile, OfTheWallSaysSo) {

@@ -3,7 +3,8 @@
 namespace seemalloc::profile {
 
 bool CpuSample::is_of(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const {
-  if (interrupts == 0 || hash != stack_hash || thread != of_thread || depth != stack.depth) return false;
+  if (interrupts == 0 || hash != stack_hash || thread != of_thread || depth != stack.depth)
+    return false;
   if (truncated != stack.truncated || broken != stack.broken) return false;
   for (uint32_t i = 0; i < depth; i++) {
     if (pcs[i] != stack.pcs[i]) return false;
@@ -32,7 +33,8 @@ void CpuSample::copy_from(const CpuSample& other) {
   for (uint32_t i = 0; i < depth; i++) pcs[i] = other.pcs[i];
 }
 
-// Returns the sample's own entry, otherwise a free one, otherwise the one with the fewest interrupts.
+// Returns the sample's own entry, otherwise a free one, otherwise the one with the fewest
+// interrupts.
 CpuSample& CpuStore::Set::place_for(uint64_t hash, const Stack& stack, uint32_t thread) {
   CpuSample* least = &ways[0];
   for (CpuSample& way : ways) {
@@ -64,11 +66,13 @@ void CpuStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
 }
 
 // Requires: the set is held.
-void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread, uint64_t ticks) {
+void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread,
+                        uint64_t ticks) {
   CpuSample& place = sets_[index].place_for(hash, stack, thread);
   if (!place.is_of(hash, stack, thread)) {
     if (place.interrupts != 0) {
-      // The evicted entry has been sampled more often than the new stack. If only one of them can be kept, it stays.
+      // The evicted entry has been sampled more often than the new stack. If only one of them can
+      // be kept, it stays.
       if (!ring_.put([&](CpuSample& sample) { sample.copy_from(place); })) return lose(1, ticks);
       evictions_.fetch_add(1, std::memory_order_relaxed);
     }

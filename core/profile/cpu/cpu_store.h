@@ -1,13 +1,16 @@
-// CpuStore: collects the samples of the profiling signal's handler: a hash table of stacks by thread with their counts,
-// and a ring for samples that were evicted from it.
+// CpuStore: collects the samples of the profiling signal's handler: a hash table of stacks by
+// thread with their counts, and a ring for samples that were evicted from it.
 //
-// add() runs in signal handlers, in any number of threads at once. It never waits and makes no calls out of the store.
-// A set of the table is held by one writer at a time. A writer that finds the set held puts its sample into the ring,
-// which many writers can use at once. The reader, one at a time and not in a handler, takes from both; in the ring no
-// writer waits for it.
-// Invariants: 1. each interrupt added is in exactly one place: in the table, in the ring, taken, or counted as lost.
-// 2. a slot of the ring with turn 2·lap is free for its writer of that lap; with 2·lap + 1 it belongs to the reader.
-// 3. the contents of a set are written by its holder only; its bit in used_ is set before the set is released.
+// add() runs in signal handlers, in any number of threads at once. It never waits and makes no
+// calls out of the store. A set of the table is held by one writer at a time. A writer that finds
+// the set held puts its sample into the ring, which many writers can use at once. The reader, one
+// at a time and not in a handler, takes from both; in the ring no writer waits for it.
+// Invariants: 1. each interrupt added is in exactly one place: in the table, in the ring, taken, or
+// counted as lost.
+// 2. a slot of the ring with turn 2·lap is free for its writer of that lap; with 2·lap + 1 it
+//    belongs to the reader.
+// 3. the contents of a set are written by its holder only; its bit in used_ is set before the set
+//    is released.
 // The object is in zeroed memory of its own, of sizeof(CpuStore) bytes.
 #pragma once
 
@@ -50,7 +53,8 @@ class CpuSampleRing {
     for (;;) {
       Slot& slot = slots_[position % kSlots];
       uint64_t free = 2 * (position / kSlots);
-      uint64_t turn = slot.turn.load(std::memory_order_acquire);  // pairs with the store in take()
+      // Pairs with the store in take().
+      uint64_t turn = slot.turn.load(std::memory_order_acquire);
       if (turn < free) return false;
       if (turn > free) {
         position = head_.load(std::memory_order_relaxed);
@@ -68,7 +72,8 @@ class CpuSampleRing {
     for (;;) {
       Slot& slot = slots_[tail_ % kSlots];
       uint64_t full = 2 * (tail_ / kSlots) + 1;
-      if (slot.turn.load(std::memory_order_acquire) != full) return;  // pairs with the store in put()
+      // Pairs with the store in put().
+      if (slot.turn.load(std::memory_order_acquire) != full) return;
       visit(slot.sample);
       slot.turn.store(full + 1, std::memory_order_release);
       tail_++;
@@ -95,7 +100,8 @@ class CpuStore {
 
   CpuStore() = delete;
 
-  // The thread was interrupted at this stack, `ticks` periods of its timer after the last interrupt.
+  // The thread was interrupted at this stack, `ticks` periods of its timer after the last
+  // interrupt.
   void add(const Stack& stack, uint32_t thread, uint64_t ticks);
 
   // For the reader: calls visit(sample) for the samples in the ring.
@@ -103,14 +109,15 @@ class CpuStore {
   void take_evicted(Visit visit) {
     ring_.take(visit);
   }
-  // For the reader: calls visit(sample) for everything. Returns false if a set was held all the time by a writer that
-  // does not run; its samples stay.
+  // For the reader: calls visit(sample) for everything. Returns false if a set was held all the
+  // time by a writer that does not run; its samples stay.
   template <typename Visit>
   bool take_all(Visit visit) {
     take_evicted(visit);
     bool all = true;
     for (size_t i = 0; i < kSets; i++) {
-      if ((used_[i / 64].load(std::memory_order_acquire) >> i % 64 & 1) != 0) all &= take_set(sets_[i], visit);
+      if ((used_[i / 64].load(std::memory_order_acquire) >> i % 64 & 1) != 0)
+        all &= take_set(sets_[i], visit);
     }
     take_evicted(visit);
     return all;
@@ -129,7 +136,8 @@ class CpuStore {
 
     bool hold() {
       uint32_t free = 0;
-      return held.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
+      return held.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
     }
     void let_go() { held.store(0, std::memory_order_release); }
     CpuSample& place_for(uint64_t hash, const Stack& stack, uint32_t thread);

@@ -1,5 +1,5 @@
-// Tests the store against a model with random stacks: in one thread with occasional reads, and in many threads at once.
-// Every sample that was added is taken or counted as lost.
+// Tests the store against a model with random stacks: in one thread with occasional reads, and in
+// many threads at once. Every sample that was added is taken or counted as lost.
 #include "core/profile/cpu/cpu_store.h"
 
 #include <gtest/gtest.h>
@@ -20,11 +20,13 @@ namespace seemalloc::profile {
 namespace {
 
 struct Unmap {
-  void operator()(CpuStore* store) const { os::unmap(store, round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport); }
+  void operator()(CpuStore* store) const {
+    os::unmap(store, round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport);
+  }
 };
 std::unique_ptr<CpuStore, Unmap> make_store() {
-  return std::unique_ptr<CpuStore, Unmap>(
-      static_cast<CpuStore*>(os::map(round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport)));
+  return std::unique_ptr<CpuStore, Unmap>(static_cast<CpuStore*>(
+      os::map(round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport)));
 }
 
 struct Count {
@@ -39,11 +41,13 @@ Stack stack_of(uint64_t n) {
   stack.depth = static_cast<uint32_t>(n % (kMaxStackDepth + 1));
   stack.truncated = n % 7 == 3;
   stack.broken = n % 5 == 2;
-  for (uint32_t i = 0; i < stack.depth; i++) stack.pcs[i] = 0x1000 + i * 64 + n / (kMaxStackDepth + 1) * 0x10000;
+  for (uint32_t i = 0; i < stack.depth; i++)
+    stack.pcs[i] = 0x1000 + i * 64 + n / (kMaxStackDepth + 1) * 0x10000;
   return stack;
 }
 
-std::vector<uintptr_t> key_of(const uintptr_t* pcs, uint32_t depth, bool truncated, bool broken, uint32_t thread) {
+std::vector<uintptr_t> key_of(const uintptr_t* pcs, uint32_t depth, bool truncated, bool broken,
+                              uint32_t thread) {
   std::vector<uintptr_t> key(pcs, pcs + depth);
   key.push_back(truncated * 2u + broken);
   key.push_back(thread);
@@ -54,7 +58,8 @@ std::vector<uintptr_t> key_of(const Stack& stack, uint32_t thread = 1) {
 }
 
 void note(Model& model, const CpuSample& sample) {
-  Count& count = model[key_of(sample.pcs, sample.depth, sample.truncated, sample.broken, sample.thread)];
+  Count& count =
+      model[key_of(sample.pcs, sample.depth, sample.truncated, sample.broken, sample.thread)];
   count.interrupts += sample.interrupts;
   count.ticks += sample.ticks;
 }
@@ -116,8 +121,8 @@ TEST(CpuStore, EvictsWhatIsRare) {
   EXPECT_GT(model.size(), kOthers * 95 / 100);  // stacks without a frame are the same
 }
 
-// Random adds and takes. While the ring has room, every sample is found, stack by stack. After it was full, the lost
-// samples are exactly the missing ones.
+// Random adds and takes. While the ring has room, every sample is found, stack by stack. After it
+// was full, the lost samples are exactly the missing ones.
 TEST(CpuStore, AgreesWithAModel) {
   uint64_t chosen = seed_for_test();
   std::mt19937_64 random(chosen);
@@ -142,16 +147,18 @@ TEST(CpuStore, AgreesWithAModel) {
     ASSERT_TRUE(store->take_all(take)) << "SEED=" << chosen;
     ASSERT_TRUE(lazy || store->lost() == 0) << "SEED=" << chosen;
     ASSERT_TRUE(store->lost() != 0 || in == out) << "SEED=" << chosen << " round " << round;
-    ASSERT_EQ(total(in).interrupts, total(out).interrupts + store->lost()) << "SEED=" << chosen << " round " << round;
-    ASSERT_EQ(total(in).ticks, total(out).ticks + store->lost_ticks()) << "SEED=" << chosen << " round " << round;
+    ASSERT_EQ(total(in).interrupts, total(out).interrupts + store->lost())
+        << "SEED=" << chosen << " round " << round;
+    ASSERT_EQ(total(in).ticks, total(out).ticks + store->lost_ticks())
+        << "SEED=" << chosen << " round " << round;
     for (const auto& [stack, count] : out) {
       ASSERT_GE(in[stack].interrupts, count.interrupts) << "SEED=" << chosen << " round " << round;
     }
   }
 }
 
-// Many writers, also of the same stacks, and a concurrent reader. `paced`: writers wait for the reader, so that the
-// ring always has room and nothing may be lost.
+// Many writers, also of the same stacks, and a concurrent reader. `paced`: writers wait for the
+// reader, so that the ring always has room and nothing may be lost.
 void run_threads(bool paced) {
   uint64_t chosen = seed_for_test();
   auto store = make_store();
@@ -197,7 +204,8 @@ void run_threads(bool paced) {
     EXPECT_EQ(store->lost(), 0u);
     EXPECT_TRUE(expected == out) << "SEED=" << chosen;
   }
-  for (const auto& [stack, count] : out) EXPECT_GE(expected[stack].interrupts, count.interrupts) << "SEED=" << chosen;
+  for (const auto& [stack, count] : out)
+    EXPECT_GE(expected[stack].interrupts, count.interrupts) << "SEED=" << chosen;
 }
 
 TEST(CpuStore, LosesNothingBetweenThreads) { run_threads(true); }

@@ -36,19 +36,22 @@ uint64_t forgotten_ns() { return reset_ns.load(std::memory_order_relaxed); }
 
 bool forget_samples() {
   uint64_t now = os::monotonic_ns();
-  // If all blocks are recorded, births are measured with the coarse clock. Wait until that has passed `now`, so that
-  // later births are later than `now`. Not under the lock: if a thread called this in a loop, fork might not get the
-  // lock in the fifth of a second for which it tries.
+  // If all blocks are recorded, births are measured with the coarse clock. Wait until that has
+  // passed `now`, so that later births are later than `now`. Not under the lock: if a thread called
+  // this in a loop, fork might not get the lock in the fifth of a second for which it tries.
   while (os::coarse_monotonic_ns() <= now) os::pause(kMillisecond_ns / 2);
   LockGuard guard(lock);
   GrowArray<Mark> fresh;
-  records.buckets.for_each([&](const Bucket& bucket) { fresh.push({&bucket, read_bucket(bucket).alloc_samples}); });
+  records.buckets.for_each([&](const Bucket& bucket) {
+    fresh.push({&bucket, read_bucket(bucket).alloc_samples});
+  });
   if (fresh.failed()) return false;
   if (fresh.size() != 0) std::sort(fresh.data(), fresh.data() + fresh.size(), before);
   if (marks != nullptr) os::unmap(marks, marks_bytes, os::Reason::kReport);
   marks = fresh.data(), mark_count = fresh.size(), marks_bytes = fresh.mapped_bytes();
   fresh.release();
-  reset_ns.store(std::max(now, forgotten_ns()), std::memory_order_relaxed);  // a later `now` may have come first
+  // A later `now` may have come first.
+  reset_ns.store(std::max(now, forgotten_ns()), std::memory_order_relaxed);
   return true;
 }
 
@@ -63,7 +66,8 @@ void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* co
   }
   if (young.failed()) return;
   const Bucket** end = young.data() + young.size();
-  if (young.size() != 0) {  // not std::sort, which recurses: the dumping thread may have a small stack
+  // Not std::sort, which recurses: the dumping thread may have a small stack.
+  if (young.size() != 0) {
     std::make_heap(young.data(), end);
     std::sort_heap(young.data(), end);
   }

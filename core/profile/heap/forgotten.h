@@ -1,5 +1,5 @@
-// Support for jemalloc's prof.reset, after which readers of jemalloc's interface ignore earlier samples. The tables
-// keep these samples for all other readers.
+// Support for jemalloc's prof.reset, after which readers of jemalloc's interface ignore earlier
+// samples. The tables keep these samples for all other readers.
 //
 // Threads: any. Lock: its own, taken before those of the tables.
 #pragma once
@@ -8,13 +8,14 @@
 
 namespace seemalloc::profile {
 
-// From now on for_each_row_since() omits the samples taken until now. Returns false and changes nothing if memory was
-// refused.
+// From now on for_each_row_since() omits the samples taken until now. Returns false and changes
+// nothing if memory was refused.
 bool forget_samples();
 // The time of that call, on CLOCK_MONOTONIC; 0: never.
 uint64_t forgotten_ns();
 
-// Calls f(context, row) for each row, with the samples taken since then only. Makes no call if memory was refused.
+// Calls f(context, row) for each row, with the samples taken since then only. Makes no call if
+// memory was refused.
 void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* context);
 
 void lock_forgotten_for_fork();

@@ -26,9 +26,9 @@ void FragmentationProfile::add(SampleId id, double home_bytes, double own_bytes,
   charges_.push({bucket, id, static_cast<float>(home_bytes), static_cast<float>(own_bytes)});
 }
 
-// Returns the standard error as estimated from the samples. With few samples that estimate may be far too small: if
-// they missed the blocks that keep most of the memory, they all agree. In that case the known deviation from the heap's
-// counters is returned.
+// Returns the standard error as estimated from the samples. With few samples that estimate may be
+// far too small: if they missed the blocks that keep most of the memory, they all agree. In that
+// case the known deviation from the heap's counters is returned.
 double FragmentationProfile::standard_error(uint64_t booked_bytes) const {
   constexpr double kNeverByChance = 3;
   double error = square_root(variance_), off = charged_bytes_ - static_cast<double>(booked_bytes);
@@ -36,13 +36,15 @@ double FragmentationProfile::standard_error(uint64_t booked_bytes) const {
   return by_chance_ && off > kNeverByChance * error ? off : error;
 }
 
-// Writes the row of a bucket, whose charges start at `first`. Returns the index of the next bucket's first charge.
+// Writes the row of a bucket, whose charges start at `first`. Returns the index of the next
+// bucket's first charge.
 size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first) {
   const Bucket& bucket = *charges_[first].bucket;
   double weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes);
   double objects = 0, bytes = 0;
   size_t i = first;
-  for (SampleId last = 0; i < charges_.size() && charges_[i].bucket == &bucket; last = charges_[i].id, i++) {
+  for (SampleId last = 0; i < charges_.size() && charges_[i].bucket == &bucket;
+       last = charges_[i].id, i++) {
     if (charges_[i].id == last) continue;  // seen twice: it has moved between two lists
     double others = charges_[i].home_bytes, own = charges_[i].own_bytes;
     objects += (others > 0 ? weight - 1 : 0) + (own > 0 ? 1 : 0);
@@ -59,31 +61,41 @@ size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first)
   return i;
 }
 
-void FragmentationProfile::write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const {
+void FragmentationProfile::write_comments(ProfileEncoder& encoder,
+                                          const FragmentationTotals& totals) const {
   FixedText<400> text;
-  text << "fragmentation: " << totals.booked_bytes << " bytes free in spans that live blocks keep, by heap metadata; " << rounded(charged_bytes_)
-       << " bytes charged to the stacks of these blocks, standard error " << rounded(standard_error(totals.booked_bytes))
-       << " bytes; the rest is kept by blocks " << (by_chance_ ? "without a sample, or " : "") << "in threads' free lists";
+  text << "fragmentation: " << totals.booked_bytes
+       << " bytes free in spans that live blocks keep, by heap metadata; "
+       << rounded(charged_bytes_) << " bytes charged to the stacks of these blocks, standard error "
+       << rounded(standard_error(totals.booked_bytes)) << " bytes; the rest is kept by blocks "
+       << (by_chance_ ? "without a sample, or " : "") << "in threads' free lists";
   encoder.comment(text);
   text.clear();
-  text << "resident: " << totals.resident_bytes << " bytes between live blocks, as in the statistics; may be off by up to " << totals.uncertain_bytes << " bytes";
+  text << "resident: " << totals.resident_bytes
+       << " bytes between live blocks, as in the statistics; may be off by up to "
+       << totals.uncertain_bytes << " bytes";
   encoder.comment(text);
   text.clear();
-  text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " with an unknown place in the heap, "
-       << left_out_ << " recorded too late, " << records.dropped.load(std::memory_order_relaxed) << " more dropped for lack of memory";
+  text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_
+       << " with an unknown place in the heap, " << left_out_ << " recorded too late, "
+       << records.dropped.load(std::memory_order_relaxed) << " more dropped for lack of memory";
   encoder.comment(text);
   encoder.notes().add_stacks(records.buckets.stacks(), truncated_, broken_);
 }
 
-bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, const FragmentationTotals& totals) {
+bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes,
+                                  const FragmentationTotals& totals) {
   *out = Buffer{};
-  static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"}, {"fragmentation_space", "bytes"}};
+  static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"},
+                                         {"fragmentation_space", "bytes"}};
   os::Scratch<ProfileEncoder> memory;
   if (!memory) return false;
   ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, interval_bytes)) return false;
   by_chance_ = interval_bytes != 1;
-  auto before = [](const Charge& a, const Charge& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id; };
+  auto before = [](const Charge& a, const Charge& b) {
+    return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id;
+  };
   std::sort(charges_.data(), charges_.data() + charges_.size(), before);
   for (size_t i = 0; i < charges_.size();) i = write_bucket(encoder, i);
   write_comments(encoder, totals);

@@ -1,12 +1,13 @@
-// FragmentationProfile: free memory in half-empty spans, charged to the stacks of the live blocks that keep these
-// spans.
+// FragmentationProfile: free memory in half-empty spans, charged to the stacks of the live blocks
+// that keep these spans.
 //
-// A sample of weight w stands for itself, in the span that it is in, and for w-1 blocks like it in ordinary spans.
-// core/heap/reports/fragmentation.h computes the charge of each; this class weights and sums them. So the sum over all
-// samples is an unbiased estimate of the charges of all live blocks. Each sample contributes the variance
-// (1-p)(w-1)²x², where p = 1/w and x is the charge of such a block in an ordinary span.
-// Threads: one. add() makes no system call, takes no lock and never calls malloc, because it is called under the heap's
-// locks.
+// A sample of weight w stands for itself, in the span that it is in, and for w-1 blocks like it in
+// ordinary spans. core/heap/reports/fragmentation.h computes the charge of each; this class weights
+// and sums them. So the sum over all samples is an unbiased estimate of the charges of all live
+// blocks. Each sample contributes the variance (1-p)(w-1)²x², where p = 1/w and x is the charge of
+// such a block in an ordinary span.
+// Threads: one. add() makes no system call, takes no lock and never calls malloc, because it is
+// called under the heap's locks.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +24,11 @@ class ProfileEncoder;
 
 // Figures that are known without samples.
 struct FragmentationTotals {
-  // Free blocks in spans with live blocks, by the heap's counters (core/heap/reports/fragmentation.h); charged to stacks.
+  // Free blocks in spans with live blocks, by the heap's counters
+  // (core/heap/reports/fragmentation.h); charged to stacks.
   uint64_t booked_bytes;
-  uint64_t resident_bytes;  // resident bytes between live blocks: the `fragmentation` of the statistics
+  // Resident bytes between live blocks: the `fragmentation` of the statistics.
+  uint64_t resident_bytes;
   uint64_t uncertain_bytes;  // maximum error of resident_bytes
 };
 
@@ -50,7 +53,7 @@ class FragmentationProfile {
   void write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const;
 
   GrowArray<Charge> charges_;
-  uint64_t left_out_ = 0;   // samples that arrived during the walk and found no room
+  uint64_t left_out_ = 0;  // samples that arrived during the walk and found no room
   uint64_t homeless_ = 0;
   uint64_t truncated_ = 0, broken_ = 0;  // samples with an incomplete stack
   bool by_chance_ = false;               // not every block is sampled

@@ -34,7 +34,8 @@ GrowthSite* make_site(const Stack& stack, uint64_t hash) {
   if (interned == nullptr) return nullptr;
   auto equal = [&](const GrowthSite& known) { return known.stack == interned; };
   auto make = [&]() -> GrowthSite* {
-    auto* fresh = static_cast<GrowthSite*>(os::arena_allocate(sizeof(GrowthSite), alignof(GrowthSite)));
+    auto* fresh =
+        static_cast<GrowthSite*>(os::arena_allocate(sizeof(GrowthSite), alignof(GrowthSite)));
     if (fresh == nullptr) return nullptr;
     fresh->hash = hash;
     fresh->stack = interned;
@@ -52,18 +53,20 @@ void growth_profile_notes(const Notes& notes) {
        << " pieces (exact); memory returned since then is not subtracted";
   notes.add(text);
   text.clear();
-  text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times << " pieces with a truncated stack, "
-       << totals.broken_times << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
-       << totals.stackless_times << " pieces (the first of the process; those at more than " << uint64_t{kMostGrowthStacks}
-       << " stacks; " << totals.refused_times << " for lack of memory)";
+  text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times
+       << " pieces with a truncated stack, " << totals.broken_times
+       << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
+       << totals.stackless_times << " pieces (the first of the process; those at more than "
+       << uint64_t{kMostGrowthStacks} << " stacks; " << totals.refused_times
+       << " for lack of memory)";
   notes.add(text);
 }
 
 namespace {
 GrowthRow read_site(const GrowthSite& site) {
   const InternedStack* stack = site.stack;
-  return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, site.times.load(std::memory_order_relaxed),
-          site.bytes.load(std::memory_order_relaxed)};
+  return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0,
+          site.times.load(std::memory_order_relaxed), site.bytes.load(std::memory_order_relaxed)};
 }
 
 }  // namespace
@@ -74,9 +77,11 @@ SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t times, size_t max_d
     Stack stack;
     capture_stack(&stack, max_depth);
     uint64_t hash = hash_stack(stack);
-    site = sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
+    site =
+        sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
     if (site == nullptr) site = make_site(stack, hash);
-    if (site == nullptr && sites.size() < kMostGrowthStacks) refused_times.fetch_add(times, std::memory_order_relaxed);
+    if (site == nullptr && sites.size() < kMostGrowthStacks)
+      refused_times.fetch_add(times, std::memory_order_relaxed);
   }
   begun.store(true, std::memory_order_relaxed);
   (site != nullptr ? *site : stackless).add(times, bytes);

@@ -1,9 +1,10 @@
 // The growth profile: the stacks at which memory was taken from the OS, with counts and bytes.
 //
-// Everything is recorded, nothing is sampled: a heap grows by at least 2 MiB at a time. Memory that is returned later
-// is not subtracted. The size of the records is bounded: growth at more than kMostGrowthStacks stacks, and growth for
-// which no record could be allocated, is summed up without a stack. So is the first growth of the process: at that time
-// the means for walking a stack may be missing.
+// Everything is recorded, nothing is sampled: a heap grows by at least 2 MiB at a time. Memory that
+// is returned later is not subtracted. The size of the records is bounded: growth at more than
+// kMostGrowthStacks stacks, and growth for which no record could be allocated, is summed up without
+// a stack. So is the first growth of the process: at that time the means for walking a stack may be
+// missing.
 // Threads: any, holding none of the heap's locks. Never calls malloc.
 #pragma once
 
@@ -17,7 +18,8 @@ namespace seemalloc::profile {
 
 inline constexpr size_t kMostGrowthStacks = 1024;
 
-// Records that the heap grew `times` times at the caller's stack, of which at most `max_depth` frames are kept.
+// Records that the heap grew `times` times at the caller's stack, of which at most `max_depth`
+// frames are kept.
 void record_growth(size_t bytes, uint64_t times, size_t max_depth);
 
 struct GrowthTotals {

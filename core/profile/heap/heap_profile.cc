@@ -25,8 +25,8 @@ namespace {
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-// For a block of which less than half was requested. Rounding up to a size class never wastes that much; alignment
-// does.
+// For a block of which less than half was requested. Rounding up to a size class never wastes that
+// much; alignment does.
 SEEMALLOC_NOINLINE uint64_t asked_log2(size_t requested_bytes) {
   return 1 + static_cast<uint64_t>(std::bit_width(requested_bytes > 1 ? requested_bytes - 1 : 0));
 }
@@ -34,7 +34,8 @@ SEEMALLOC_NOINLINE uint64_t asked_log2(size_t requested_bytes) {
 uint64_t traits_of(size_t requested_bytes, size_t allocated_bytes, bool moved) {
   constexpr size_t kLeast = 64;
   uint64_t traits = moved ? BucketKey::kMoved : 0;
-  if (SEEMALLOC_UNLIKELY(requested_bytes < allocated_bytes / 2) && allocated_bytes >= kLeast) traits |= asked_log2(requested_bytes);
+  if (SEEMALLOC_UNLIKELY(requested_bytes < allocated_bytes / 2) && allocated_bytes >= kLeast)
+    traits |= asked_log2(requested_bytes);
   return traits;
 }
 
@@ -43,12 +44,15 @@ BucketKey key_of(const Allocation& allocation) {
           traits_of(allocation.requested_bytes, allocation.allocated_bytes, allocation.moved)};
 }
 
-// The clock for births and deaths of blocks. With every block recorded a few ns matter, so the coarse clock is used.
+// The clock for births and deaths of blocks. With every block recorded a few ns matter, so the
+// coarse clock is used.
 uint64_t life_clock_ns(uint64_t interval_bytes) {
   return SEEMALLOC_LIKELY(interval_bytes > 1) ? os::monotonic_ns() : os::coarse_monotonic_ns();
 }
 
-int64_t* pending_of(Recorder* recorder) { return recorder != nullptr ? &recorder->pending_bytes : nullptr; }
+int64_t* pending_of(Recorder* recorder) {
+  return recorder != nullptr ? &recorder->pending_bytes : nullptr;
+}
 
 // Adds one sample to the bucket, which is null if memory was refused.
 SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* recorder) {
@@ -71,30 +75,37 @@ SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* reco
   return id;
 }
 
-// Returns the thread that may count a new bucket's samples with plain stores: the calling thread, while it holds its
-// recorder. Returns 0 for a thread without a number of its own, because in a forked child its kernel id may belong to
-// another thread.
-uint32_t owner_by(const Recorder* recorder) { return recorder != nullptr && has_number(sampled_thread()) ? sampled_thread() : 0; }
+// Returns the thread that may count a new bucket's samples with plain stores: the calling thread,
+// while it holds its recorder. Returns 0 for a thread without a number of its own, because in a
+// forked child its kernel id may belong to another thread.
+uint32_t owner_by(const Recorder* recorder) {
+  return recorder != nullptr && has_number(sampled_thread()) ? sampled_thread() : 0;
+}
 
-// Returns `memo` if a stack of the calling thread may be recalled from it, otherwise null: if there is no memo, or if
-// Python frames are recorded, since the memo knows only the C frames.
+// Returns `memo` if a stack of the calling thread may be recalled from it, otherwise null: if there
+// is no memo, or if Python frames are recorded, since the memo knows only the C frames.
 StackMemo* usable(StackMemo* memo) { return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo; }
 
 // Returns an entry for a new stack; null without a memo. Enlarges the memo if it is crowded.
-StackMemo::Entry* begin_entry(StackMemo* memo, const Registers& registers, uintptr_t site, size_t max_depth, uint64_t interval_bytes) {
+StackMemo::Entry* begin_entry(StackMemo* memo, const Registers& registers, uintptr_t site,
+                              size_t max_depth, uint64_t interval_bytes) {
   if (memo == nullptr) return nullptr;
   if (memo->is_crowded(interval_bytes <= 1)) memo->enlarge();
   return memo->begin(registers, site, max_depth);
 }
 
 // Walks the stack above `registers`, and stores it in the memo if there is one.
-SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
-                                               size_t max_depth, Recorder* recorder, StackMemo* memo) {
-  StackMemo::Entry* entry = begin_entry(memo, registers, site, max_depth, allocation.interval_bytes);
+SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers,
+                                               const Allocation& allocation, uintptr_t site,
+                                               size_t max_depth, Recorder* recorder,
+                                               StackMemo* memo) {
+  StackMemo::Entry* entry =
+      begin_entry(memo, registers, site, max_depth, allocation.interval_bytes);
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
-  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks, owner_by(recorder));
+  Bucket* bucket =
+      records.buckets.intern(stack, key_of(allocation), records.stacks, owner_by(recorder));
   if (notes.complete() && bucket != nullptr) {
     entry->bucket_of(bucket->key.allocated_bytes) = bucket;
     entry->stack = bucket->stack;
@@ -102,7 +113,8 @@ SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const
   return bucket;
 }
 
-SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const BucketKey& key, const Recorder* recorder) {
+SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const BucketKey& key,
+                                             const Recorder* recorder) {
   Bucket* bucket = records.buckets.intern(*entry.stack, key, owner_by(recorder));
   if (bucket != nullptr) entry.bucket_of(key.allocated_bytes) = bucket;
   return bucket;
@@ -110,10 +122,13 @@ SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Buck
 
 }  // namespace
 
-Recorder* make_recorder() { return static_cast<Recorder*>(os::arena_allocate(sizeof(Recorder), alignof(Recorder))); }
+Recorder* make_recorder() {
+  return static_cast<Recorder*>(os::arena_allocate(sizeof(Recorder), alignof(Recorder)));
+}
 
 void adopt_recorder(Recorder& recorder) {
-  if (recorder.busy) recorder.ids = IdCache{};  // may have been interrupted in mid-update; loses at most two batches
+  // May have been interrupted in mid-update; loses at most two batches.
+  if (recorder.busy) recorder.ids = IdCache{};
   recorder.busy = false;
   recorder.pace.restart();
   recorder.memo.clear();
@@ -121,11 +136,12 @@ void adopt_recorder(Recorder& recorder) {
 }
 
 SampleId record_alloc(const Allocation& allocation, const Stack& stack) {
-  return add_sample(allocation, records.buckets.intern(stack, key_of(allocation), records.stacks), nullptr);
+  return add_sample(allocation, records.buckets.intern(stack, key_of(allocation), records.stacks),
+                    nullptr);
 }
 
-SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site,
-                                         size_t max_depth) {
+SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& allocation,
+                                         uintptr_t site, size_t max_depth) {
   Registers registers;
   take_registers(&registers);
   RecorderUse use(recorder);
@@ -138,15 +154,18 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   } else {
     bucket = known->bucket_of(allocation.allocated_bytes);
     BucketKey key = key_of(allocation);
-    if (SEEMALLOC_UNLIKELY(bucket == nullptr || bucket->key != key)) bucket = find_other_bucket(*known, key, recorder);
+    if (SEEMALLOC_UNLIKELY(bucket == nullptr || bucket->key != key))
+      bucket = find_other_bucket(*known, key, recorder);
   }
   return add_sample(allocation, bucket, recorder);
 }
 
 namespace {
 
-SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& registers, const Lifetimes& lifetimes, size_t max_depth,
-                                                           StackMemo* memo, uint64_t interval_bytes) {
+SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& registers,
+                                                           const Lifetimes& lifetimes,
+                                                           size_t max_depth, StackMemo* memo,
+                                                           uint64_t interval_bytes) {
   StackMemo::Entry* entry = begin_entry(memo, registers, 0, max_depth, interval_bytes);
   WalkNotes notes(entry);
   Stack stack;
@@ -157,7 +176,8 @@ SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& regi
 }
 
 // Records the stack that frees a block. The bucket has counted the block already.
-SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth, Recorder* recorder) {
+SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
+                                   Recorder* recorder) {
   Registers registers;
   take_registers(&registers);
   Lifetimes* lifetimes = bucket.lifetimes(by);
@@ -169,7 +189,10 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
     return;  // counted with an unknown stack
   }
   StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
-  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo, bucket.key.interval_bytes);
+  const InternedStack* stack =
+      known != nullptr
+          ? known->stack
+          : find_death_by_walk(registers, *lifetimes, max_depth, memo, bucket.key.interval_bytes);
   if (stack != nullptr) records.deaths.add(*lifetimes, stack, by == FreedBy::kOwner);
 }
 
@@ -181,12 +204,14 @@ namespace {
 
 FreedBy freed_by(const Recorder* recorder, const LeftSample& left) {
   if (!is_own_sample(left.thread)) return FreedBy::kAnother;
-  return recorder != nullptr && left.thread == left.bucket->owner ? FreedBy::kOwner : FreedBy::kSame;
+  return recorder != nullptr && left.thread == left.bucket->owner ? FreedBy::kOwner
+                                                                  : FreedBy::kSame;
 }
 
-// Counts for all threads first, then by thread. A reader that loads in the opposite order never finds a thread's count
-// above the total.
-SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSample& left, uint64_t lived_ns, bool by_thread) {
+// Counts for all threads first, then by thread. A reader that loads in the opposite order never
+// finds a thread's count above the total.
+SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSample& left,
+                                        uint64_t lived_ns, bool by_thread) {
   FreedBy by = freed_by(recorder, left);
   if (!left.bucket->count_left(by, lived_ns, left.requested_bytes)) {
     count(records.lost_lifetimes);
@@ -203,11 +228,13 @@ SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSamp
 FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   RecorderUse use(recorder);
   recorder = use.get();
-  LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
+  LeftSample left =
+      recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
   Bucket& bucket = *left.bucket;
   uint64_t lived_ns = minus(life_clock_ns(bucket.key.interval_bytes), left.birth_ns);
   records.peak.keep(bucket);
-  bool counted = recorder != nullptr && is_own_sample(left.thread) && bucket.count_left_alone(left.thread, lived_ns, left.requested_bytes);
+  bool counted = recorder != nullptr && is_own_sample(left.thread) &&
+                 bucket.count_left_alone(left.thread, lived_ns, left.requested_bytes);
   bool in_detail = wanted.of_all || bucket.key.interval_bytes > 1;
   if (SEEMALLOC_UNLIKELY(!counted)) counted = count_left_slow(recorder, left, lived_ns, in_detail);
   records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
@@ -243,12 +270,15 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
 }
 
 BucketRow read_bucket(const Bucket& bucket) {
-  uint64_t asked_left = bucket.own_asked_left.load(std::memory_order_acquire) + bucket.asked_left.load(std::memory_order_acquire);
+  uint64_t asked_left = bucket.own_asked_left.load(std::memory_order_acquire) +
+                        bucket.asked_left.load(std::memory_order_acquire);
   uint64_t left = bucket.own_left.load(std::memory_order_acquire);
   uint64_t elsewhere = bucket.left_elsewhere.load(std::memory_order_acquire);
   left += bucket.left.load(std::memory_order_acquire) + elsewhere;
-  uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
-  uint64_t asked = bucket.own_asked.load(std::memory_order_relaxed) + bucket.asked.load(std::memory_order_relaxed);
+  uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) +
+                     bucket.alloc.load(std::memory_order_relaxed);
+  uint64_t asked = bucket.own_asked.load(std::memory_order_relaxed) +
+                   bucket.asked.load(std::memory_order_relaxed);
   return BucketRow{.bucket = &bucket,
                    .alloc_samples = samples,
                    .live_samples = samples - left,
@@ -296,7 +326,8 @@ void RowSums::add(const BucketRow& row) {
   allocated_.add(row.alloc_objects(), row.weight, row.bytes());
   in_use_.add(row.live_objects(), row.weight, row.bytes());
   if (row.live_samples == 0) return;
-  // May be negative if blocks with more than 4 GiB of slack were freed: the recorded slack saturates there.
+  // May be negative if blocks with more than 4 GiB of slack were freed: the recorded slack
+  // saturates there.
   int64_t counted = static_cast<int64_t>(row.live_asked_bytes);
   double asked = counted > 0 ? static_cast<double>(counted) : 0;
   totals_.inuse_requested_bytes += row.weight * asked;

@@ -27,7 +27,8 @@
 namespace seemalloc::profile {
 namespace {
 
-// The records are global: every test uses frames of its own, starting at `base`, and checks only those.
+// The records are global: every test uses frames of its own, starting at `base`, and checks only
+// those.
 Stack make_stack(uintptr_t base, uintptr_t number) {
   Stack stack;
   stack.depth = 4 + number % 20;
@@ -35,7 +36,8 @@ Stack make_stack(uintptr_t base, uintptr_t number) {
   return stack;
 }
 
-using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;  // first frame, allocated, drawn, interval
+// First frame, allocated, drawn, interval.
+using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;
 struct Counts {
   uint64_t alloc = 0, live = 0;
   bool operator==(const Counts&) const = default;
@@ -47,7 +49,8 @@ std::map<Key, Counts> rows_from(uintptr_t base) {
     uintptr_t pc = bucket.stack->depth == 0 ? 0 : bucket.stack->pcs()[0];
     if (pc >> 40 != base >> 40) return;
     BucketRow row = read_bucket(bucket);
-    Counts& counts = rows[{pc, bucket.key.allocated_bytes, bucket.key.drawn_bytes, bucket.key.interval_bytes}];
+    Counts& counts =
+        rows[{pc, bucket.key.allocated_bytes, bucket.key.drawn_bytes, bucket.key.interval_bytes}];
     EXPECT_EQ(counts, Counts{}) << "two buckets with one key";
     counts = Counts{row.alloc_samples, row.live_samples};
   });
@@ -94,7 +97,8 @@ struct Model {
     close(now.inuse_bytes, before.inuse_bytes + inuse_bytes);
     double requested = 0;
     for (const auto& [id, block] : blocks) {
-      requested += sample_weight(block.drawn, block.interval) * static_cast<double>(block.requested);
+      requested +=
+          sample_weight(block.drawn, block.interval) * static_cast<double>(block.requested);
     }
     close(now.inuse_requested_bytes, before.inuse_requested_bytes + requested);
     EXPECT_LE(now.inuse_requested_bytes_stderr, now.inuse_bytes_stderr * (1 + 1e-9));
@@ -117,14 +121,16 @@ TEST(HeapProfile, AgreesWithAModel) {
       Block block{random() % 200, 0, random_size(), 0, kIntervals[random() % 4]};
       block.requested = block.allocated - random() % (block.allocated / 2);
       block.drawn = block.allocated;
-      SampleId id = record_alloc({block.requested, block.allocated, block.interval}, make_stack(kBase, block.stack));
+      SampleId id = record_alloc({block.requested, block.allocated, block.interval},
+                                 make_stack(kBase, block.stack));
       ASSERT_NE(id, 0u);
       ASSERT_TRUE(model.blocks.emplace(id, block).second) << "id given out twice";
       Counts& counts = model.rows[Model::key(kBase, block)];
       counts.alloc++, counts.live++;
       continue;
     }
-    auto at = model.blocks.lower_bound(static_cast<SampleId>(random() % (model.blocks.rbegin()->first + 1)));
+    auto at = model.blocks.lower_bound(
+        static_cast<SampleId>(random() % (model.blocks.rbegin()->first + 1)));
     Block& block = at->second;
     model.rows[Model::key(kBase, block)].live--;
     if (choice < 85) {
@@ -168,7 +174,8 @@ TEST(HeapProfile, InPlaceResizeKeepsWeightAndAllocatedTotals) {
   EXPECT_EQ(sample_totals().live_samples, before.live_samples);
 }
 
-// Blocks allocated by each thread are resized and freed by other threads, while totals and profiles are taken.
+// Blocks allocated by each thread are resized and freed by other threads, while totals and profiles
+// are taken.
 TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
   constexpr uintptr_t kBase = uintptr_t{3} << 40;
   constexpr int kThreads = 8;
@@ -241,9 +248,10 @@ TEST(HeapProfile, DropsAndCountsWhenMemoryIsRefused) {
   EXPECT_FALSE(heap_profile_to_buffer(&buffer, 1));
   EXPECT_EQ(buffer.data, nullptr);
   EXPECT_FALSE(write_heap_profile({[](void*, const void*, size_t) { return true; }, nullptr}, 1));
-  // A resize to a new size needs a bucket. If there is no memory for it, the resize is not recorded, and nothing
-  // breaks. Memory left over by earlier tests is used up first.
-  for (size_t i = 0, buckets = 0; buckets < 100'000 && records.stale_resizes.load() == 0; buckets++, i = (i + 1) % ids.size()) {
+  // A resize to a new size needs a bucket. If there is no memory for it, the resize is not
+  // recorded, and nothing breaks. Memory left over by earlier tests is used up first.
+  for (size_t i = 0, buckets = 0; buckets < 100'000 && records.stale_resizes.load() == 0;
+       buckets++, i = (i + 1) % ids.size()) {
     record_resize(ids[i], 5000 + buckets, 8192 + buckets);
   }
   os::fault_hook = nullptr;
@@ -266,8 +274,8 @@ long mapped_pages() {
   return atol(text);
 }
 
-// Each mapping call of a profile is refused once: writing returns false each time, does not crash, and leaves nothing
-// mapped.
+// Each mapping call of a profile is refused once: writing returns false each time, does not crash,
+// and leaves nothing mapped.
 TEST(HeapProfile, WritingSurvivesEachRefusedCall) {
   static long calls_until_refusal;
   SampleId id = record_alloc({10, 16, 1}, make_stack(uintptr_t{5} << 40, 1));
@@ -294,7 +302,8 @@ TEST(HeapProfile, WritingSurvivesEachRefusedCall) {
 
 TEST(HeapProfile, ForkedChildCanRecord) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
+  GTEST_SKIP()
+      << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
 #endif
   constexpr uintptr_t kBase = uintptr_t{6} << 40;
   std::atomic<bool> stop{false};
@@ -332,7 +341,8 @@ TEST(HeapProfile, ForkedChildCanRecord) {
 uint64_t freed_elsewhere(uintptr_t base) {
   uint64_t samples = 0;
   records.buckets.for_each([&](const Bucket& bucket) {
-    if (bucket.stack->depth != 0 && bucket.stack->pcs()[0] >> 40 == base >> 40) samples += read_bucket(bucket).elsewhere_samples;
+    if (bucket.stack->depth != 0 && bucket.stack->pcs()[0] >> 40 == base >> 40)
+      samples += read_bucket(bucket).elsewhere_samples;
   });
   return samples;
 }
@@ -355,12 +365,14 @@ TEST(HeapProfile, KeepsTheNumberThatASignalHandlerHasGivenIt) {
     EXPECT_EQ(sampled_thread(), in_handler);
     ASSERT_TRUE(records.threads.begin_recycling());
     records.threads.recycle(ThreadNames::Marks{});
-    EXPECT_EQ(thread_id_of(number), static_cast<uint32_t>(os::thread_id())) << "recycled while the thread lives";
+    EXPECT_EQ(thread_id_of(number), static_cast<uint32_t>(os::thread_id()))
+        << "recycled while the thread lives";
     EXPECT_EQ(thread_id_of(number + 1), 0u) << "the second number stays in use";
   }).join();
 }
 
-// The thread that calls fork continues in the child: blocks that it allocated before are its own there.
+// The thread that calls fork continues in the child: blocks that it allocated before are its own
+// there.
 TEST(HeapProfile, ForkedChildFreesItsOwn) {
   constexpr uintptr_t kBase = uintptr_t{7} << 40;
   SampleId own = record_alloc({10, 48, 1}, make_stack(kBase, 1)), others = 0;

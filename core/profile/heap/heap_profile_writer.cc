@@ -1,8 +1,8 @@
-// Writes the profiles that are made from buckets: the rows of each kind, and the comments on coverage and gaps that all
-// kinds share.
+// Writes the profiles that are made from buckets: the rows of each kind, and the comments on
+// coverage and gaps that all kinds share.
 //
-// One pass copies the buckets' counters. Everything after that (reading /proc, encoding) works on the copy and on the
-// interned stacks. No lock is held at any time.
+// One pass copies the buckets' counters. Everything after that (reading /proc, encoding) works on
+// the copy and on the interned stacks. No lock is held at any time.
 #include <cstdint>
 
 #include "core/base/text.h"
@@ -28,8 +28,8 @@ struct Snapshot {
   RowSums sums;
   ExactBytes exact;
   uint64_t other_interval_samples = 0;
-  // The time when the baseline was set (0: never), and the bytes allocated until then and live at that time (0:
-  // unknown).
+  // The time when the baseline was set (0: never), and the bytes allocated until then and live at
+  // that time (0: unknown).
   uint64_t baseline_ns = 0, baseline_bytes = 0, baseline_live_bytes = 0;
   uint32_t peak_epoch = 0;
 };
@@ -39,8 +39,10 @@ struct RowKind {
   unsigned value_count;
   ValueType types[kMostValues];
   bool (*has)(const BucketRow& row);
-  void (*values)(const BucketRow& row, int64_t* out);  // null: `write` writes the rows, or the function named in the kind's entry
-  void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);  // comments on its coverage; may be null
+  // null: `write` writes the rows, or the function named in the kind's entry.
+  void (*values)(const BucketRow& row, int64_t* out);
+  // Comments on its coverage; may be null.
+  void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);
   void (*write)(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) = nullptr;
 };
 
@@ -50,18 +52,19 @@ void put_pair(double objects, const BucketRow& row, int64_t* out) {
 }
 
 // Writes the allocated bytes: the estimate from samples and, if known, the exact number.
-void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_known, uint64_t exact_bytes,
-                       const char* since) {
+void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_known,
+                    uint64_t exact_bytes, const char* since) {
   FixedText<256> text;
-  text << "allocated: " << rounded(totals.alloc_bytes) << " bytes estimated, standard error " << rounded(totals.alloc_bytes_stderr)
-       << " bytes";
+  text << "allocated: " << rounded(totals.alloc_bytes) << " bytes estimated, standard error "
+       << rounded(totals.alloc_bytes_stderr) << " bytes";
   if (exact_known) text << "; exactly " << exact_bytes << " bytes " << since;
   notes.add(text);
 }
 
 // ---- heap, allocs, remote ----
 
-// A row without either was made for a sample that was dropped, or all samples resized into it have been freed.
+// A row without either was made for a sample that was dropped, or all samples resized into it have
+// been freed.
 bool has_samples(const BucketRow& row) { return row.alloc_samples != 0 || row.live_samples != 0; }
 void heap_values(const BucketRow& row, int64_t* out) {
   put_pair(row.alloc_objects(), row, out);
@@ -72,10 +75,12 @@ bool has_allocs(const BucketRow& row) { return row.alloc_samples != 0; }
 void alloc_values(const BucketRow& row, int64_t* out) { put_pair(row.alloc_objects(), row, out); }
 
 bool has_remote_frees(const BucketRow& row) { return row.elsewhere_samples != 0; }
-void remote_values(const BucketRow& row, int64_t* out) { put_pair(row.elsewhere_objects(), row, out); }
+void remote_values(const BucketRow& row, int64_t* out) {
+  put_pair(row.elsewhere_objects(), row, out);
+}
 
-// Appends an estimate in bytes with its standard error, for the blocks that samples_of(row) samples of each row stand
-// for.
+// Appends an estimate in bytes with its standard error, for the blocks that samples_of(row) samples
+// of each row stand for.
 template <typename SamplesOf>
 void append_estimate(Text& text, const char* what, const Snapshot& snapshot, SamplesOf samples_of) {
   double bytes = 0;
@@ -86,12 +91,14 @@ void append_estimate(Text& text, const char* what, const Snapshot& snapshot, Sam
     bytes += objects * row.bytes();
     error.add(objects, row.weight, row.bytes());
   }
-  text << what << ": " << rounded(bytes) << " bytes estimated, standard error " << rounded(square_root(error.variance())) << " bytes";
+  text << what << ": " << rounded(bytes) << " bytes estimated, standard error "
+       << rounded(square_root(error.variance())) << " bytes";
 }
 
 void about_remote_frees(ProfileEncoder& encoder, const Snapshot& snapshot) {
   FixedText<256> text;
-  append_estimate(text, "freed by another thread", snapshot, [](const BucketRow& row) { return row.elsewhere_samples; });
+  append_estimate(text, "freed by another thread", snapshot,
+                  [](const BucketRow& row) { return row.elsewhere_samples; });
   text << "; there is no exact total: frees are not counted";
   encoder.comment(text);
 }
@@ -116,20 +123,26 @@ void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
   }
   SampleTotals at_peak = sums.totals();
   FixedText<512> text;
-  text << "peak: " << rounded(at_peak.inuse_bytes) << " bytes estimated, standard error " << rounded(at_peak.inuse_bytes_stderr)
-       << " bytes; there is no exact total: frees are not counted; " << minus(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecond_ns
-       << " ms before this profile was taken; captured while the program ran: up to " << records.peak.grain_bytes()
-       << " bytes per thread from the highest mark of " << records.peak.bytes() << " bytes";
+  text << "peak: " << rounded(at_peak.inuse_bytes) << " bytes estimated, standard error "
+       << rounded(at_peak.inuse_bytes_stderr)
+       << " bytes; there is no exact total: frees are not counted; "
+       << minus(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecond_ns
+       << " ms before this profile was taken; captured while the program ran: up to "
+       << records.peak.grain_bytes() << " bytes per thread from the highest mark of "
+       << records.peak.bytes() << " bytes";
   encoder.comment(text);
   if (snapshot.peak_epoch == records.peak.epoch()) return;
   text.clear();
-  text << "peak: a new mark was reached while this profile was taken: some rows belong to the new mark";
+  text
+      << "peak: a new mark was reached while this profile was taken: some rows belong to the new mark";
   encoder.comment(text);
 }
 
 // ---- since ----
 
-bool has_changed(const BucketRow& row) { return row.alloc_samples != row.mark_alloc || row.live_samples != row.mark_live; }
+bool has_changed(const BucketRow& row) {
+  return row.alloc_samples != row.mark_alloc || row.live_samples != row.mark_live;
+}
 void since_values(const BucketRow& row, int64_t* out) {
   put_pair(row.new_objects(), row, out);
   put_pair(row.more_live_objects(), row, out + 2);
@@ -141,17 +154,21 @@ void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
   RowSums sums;
   for (size_t i = 0; i < snapshot.rows.size(); i++) sums.add_new(snapshot.rows[i]);
   bool exact_known = snapshot.exact.allocated != 0 && (mark_ns == 0 || mark_bytes != 0);
-  note_allocated(encoder.notes(), sums.totals(), exact_known, minus(snapshot.exact.allocated, mark_bytes),
-                    mark_ns == 0 ? "since the start" : "since the baseline");
+  note_allocated(encoder.notes(), sums.totals(), exact_known,
+                 minus(snapshot.exact.allocated, mark_bytes),
+                 mark_ns == 0 ? "since the start" : "since the baseline");
   if (mark_ns == 0) {
     cover_all(encoder, snapshot);
     text << "since: no baseline has been set: counted since the first sample";
   } else {
     uint64_t ns = minus(os::monotonic_ns(), mark_ns);
     encoder.duration(ns);
-    text << "since: the baseline was set " << ns / kMillisecond_ns << " ms before this profile was taken; values below it are negative";
+    text << "since: the baseline was set " << ns / kMillisecond_ns
+         << " ms before this profile was taken; values below it are negative";
     if (snapshot.exact.live != 0 && snapshot.baseline_live_bytes != 0) {
-      text << "; live bytes changed by exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << ", by allocated size";
+      text << "; live bytes changed by exactly "
+           << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes)
+           << ", by allocated size";
     }
   }
   encoder.comment(text);
@@ -163,7 +180,8 @@ uint64_t short_samples(const BucketRow& row) {
   uint64_t samples = 0;
   for (FreedBy by : kFreedBys) {
     const Lifetimes* lifetimes = row.bucket->lifetimes(by);
-    for (unsigned c = 0; lifetimes != nullptr && c < kShortClasses; c++) samples += lifetimes->count(c);
+    for (unsigned c = 0; lifetimes != nullptr && c < kShortClasses; c++)
+      samples += lifetimes->count(c);
   }
   return samples;
 }
@@ -184,12 +202,14 @@ void about_churn(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
-// Writes the freed bytes: the estimate from samples and, if known, the exact number. The estimate is the sum of the
-// rows; samples whose lifetimes were lost are in neither.
+// Writes the freed bytes: the estimate from samples and, if known, the exact number. The estimate
+// is the sum of the rows; samples whose lifetimes were lost are in neither.
 void note_freed(const Notes& notes, const Snapshot& snapshot) {
   FixedText<256> text;
-  append_estimate(text, "freed", snapshot, [](const BucketRow& row) { return count_deaths(*row.bucket).all; });
-  if (snapshot.exact.allocated != 0) text << "; exactly " << snapshot.exact.freed << " bytes since the start";
+  append_estimate(text, "freed", snapshot,
+                  [](const BucketRow& row) { return count_deaths(*row.bucket).all; });
+  if (snapshot.exact.allocated != 0)
+    text << "; exactly " << snapshot.exact.freed << " bytes since the start";
   notes.add(text);
 }
 
@@ -206,8 +226,9 @@ void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
   cover_all(encoder, snapshot);
   note_freed(encoder.notes(), snapshot);
   FixedText<256> text;
-  text << "lifetime: from allocation to free; if every allocation is recorded (sample:1), ages are off by up to a clock tick, "
-       << kShortLife_ns / kMillisecond_ns << " ms";
+  text
+      << "lifetime: from allocation to free; if every allocation is recorded (sample:1), ages are off by up to a clock tick, "
+      << kShortLife_ns / kMillisecond_ns << " ms";
   encoder.comment(text);
 }
 
@@ -226,29 +247,69 @@ void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
   }
   FixedText<400> text;
   text << "deaths: " << sum.all << " samples freed, " << minus(sum.all, sum.known)
-       << " of them by an unknown stack (option free_stacks); " << uint64_t{records.deaths.size()} << " pairs of stacks kept, at most "
-       << uint64_t{Deaths::kMost} << ", and " << uint64_t{Deaths::kMostOfOne} << " of one stack and size";
+       << " of them by an unknown stack (option free_stacks); " << uint64_t{records.deaths.size()}
+       << " pairs of stacks kept, at most " << uint64_t{Deaths::kMost} << ", and "
+       << uint64_t{Deaths::kMostOfOne} << " of one stack and size";
   encoder.comment(text);
 }
 
 bool has_none(const BucketRow&) { return false; }
 
 constexpr RowKind kRowKinds[] = {
-    {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
-     has_samples, heap_values, nullptr},
-    {2, {{"remote_free_objects", "count"}, {"remote_free_space", "bytes"}}, has_remote_frees, remote_values, about_remote_frees},
-    {2, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}}, has_allocs, alloc_values, cover_all},
+    {4,
+     {{"alloc_objects", "count"},
+      {"alloc_space", "bytes"},
+      {"inuse_objects", "count"},
+      {"inuse_space", "bytes"}},
+     has_samples,
+     heap_values,
+     nullptr},
+    {2,
+     {{"remote_free_objects", "count"}, {"remote_free_space", "bytes"}},
+     has_remote_frees,
+     remote_values,
+     about_remote_frees},
+    {2,
+     {{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
+     has_allocs,
+     alloc_values,
+     cover_all},
     {2, {{"peak_objects", "count"}, {"peak_space", "bytes"}}, has_peak, peak_values, about_peak},
-    {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
-     has_changed, since_values, about_since},
+    {4,
+     {{"alloc_objects", "count"},
+      {"alloc_space", "bytes"},
+      {"inuse_objects", "count"},
+      {"inuse_space", "bytes"}},
+     has_changed,
+     since_values,
+     about_since},
     {7,
-     {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"requested_space", "bytes"}, {"moved_objects", "count"},
-      {"moved_space", "bytes"}, {"short_objects", "count"}, {"short_space", "bytes"}},
-     has_churn, churn_values, about_churn},
-    {4, {{"alive_objects", "count"}, {"alive_space", "bytes"}, {"freed_objects", "count"}, {"freed_space", "bytes"}},
-     has_lives, nullptr, about_lifetime},  // write_lifetime_rows()
-    {2, {{"freed_objects", "count"}, {"freed_space", "bytes"}}, has_deaths, nullptr, about_deaths, write_death_rows},
-    {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_none, nullptr, nullptr},  // write_thread_rows()
+     {{"alloc_objects", "count"},
+      {"alloc_space", "bytes"},
+      {"requested_space", "bytes"},
+      {"moved_objects", "count"},
+      {"moved_space", "bytes"},
+      {"short_objects", "count"},
+      {"short_space", "bytes"}},
+     has_churn,
+     churn_values,
+     about_churn},
+    {4,
+     {{"alive_objects", "count"},
+      {"alive_space", "bytes"},
+      {"freed_objects", "count"},
+      {"freed_space", "bytes"}},
+     has_lives,
+     nullptr,
+     about_lifetime},  // write_lifetime_rows()
+    {2,
+     {{"freed_objects", "count"}, {"freed_space", "bytes"}},
+     has_deaths,
+     nullptr,
+     about_deaths,
+     write_death_rows},
+    // write_thread_rows().
+    {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_none, nullptr, nullptr},
 };
 static_assert(sizeof(kRowKinds) / sizeof(kRowKinds[0]) == static_cast<unsigned>(Kind::kCount));
 
@@ -266,7 +327,8 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
     BucketRow row = read_bucket(bucket);
     row.peak_samples = records.peak.samples_at(bucket, out->peak_epoch);
     out->sums.add(row);
-    if (bucket.key.interval_bytes != interval_bytes) out->other_interval_samples += row.alloc_samples;
+    if (bucket.key.interval_bytes != interval_bytes)
+      out->other_interval_samples += row.alloc_samples;
     if (kind.has(row)) out->rows.push(row);
   });
 }
@@ -274,11 +336,13 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
 // Returns false if memory was refused.
 bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) {
   out->rows.reserve(records.buckets.size());
-  // If a new peak is reached or a baseline is set during a pass, the pass is repeated, at most twice.
+  // If a new peak is reached or a baseline is set during a pass, the pass is repeated, at most
+  // twice.
   for (int tries = 0; tries < 3; tries++) {
     uint32_t version = records.baseline.version.load(std::memory_order_acquire);
     take_snapshot_once(kind, interval_bytes, out);
-    bool same_baseline = version % 2 == 0 && version == records.baseline.version.load(std::memory_order_acquire);
+    bool same_baseline =
+        version % 2 == 0 && version == records.baseline.version.load(std::memory_order_acquire);
     if (same_baseline && out->peak_epoch == records.peak.epoch()) break;
   }
   return !out->rows.failed();
@@ -291,38 +355,43 @@ void note_count(const Notes& notes, uint64_t count, const char* what) {
   notes.add(text);
 }
 
-// Writes the facts that a reader needs to judge the figures. `seemalloc top` parses these lines (tool/report:
-// window.go, error.go, cpu.go).
+// Writes the facts that a reader needs to judge the figures. `seemalloc top` parses these lines
+// (tool/report: window.go, error.go, cpu.go).
 void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval_bytes, Kind kind) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
-  text << "seemalloc: one sample every " << interval_bytes << " bytes on average; " << totals.samples
-       << " samples recorded, " << totals.live_samples << " of them in use, " << records.dropped.load(std::memory_order_relaxed)
-       << " more dropped for lack of memory";
+  text << "seemalloc: one sample every " << interval_bytes << " bytes on average; "
+       << totals.samples << " samples recorded, " << totals.live_samples << " of them in use, "
+       << records.dropped.load(std::memory_order_relaxed) << " more dropped for lack of memory";
   notes.add(text);
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error "
        << rounded(totals.inuse_bytes_stderr) << " bytes";
-  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " live bytes, by allocated size";
+  if (snapshot.exact.live != 0)
+    text << "; exactly " << snapshot.exact.live << " live bytes, by allocated size";
   notes.add(text);
   text.clear();
-  text << "requested: " << rounded(totals.inuse_requested_bytes) << " bytes of those in use estimated, standard error "
+  text << "requested: " << rounded(totals.inuse_requested_bytes)
+       << " bytes of those in use estimated, standard error "
        << rounded(totals.inuse_requested_bytes_stderr) << " bytes";
   notes.add(text);
   // The kind `since` writes its own note. The other two are about blocks that are, or were, live.
   bool in_use_only = kind == Kind::kPeak || kind == Kind::kThreads;
   if (!in_use_only && kind != Kind::kSince) {
-    note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated, "since the start");
+    note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated,
+                   "since the start");
   }
   notes.add_stacks(records.buckets.stacks(), totals.truncated_samples, totals.broken_samples);
-  note_count(notes, snapshot.other_interval_samples, " samples were drawn at another interval: the label interval of their rows");
+  note_count(notes, snapshot.other_interval_samples,
+             " samples were drawn at another interval: the label interval of their rows");
   note_count(notes, records.stale_resizes.load(std::memory_order_relaxed),
              " resizes of sampled blocks not followed for lack of memory");
   note_count(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
              " lifetimes of freed samples lost for lack of memory");
 }
 
-void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row, uint64_t interval_bytes) {
+void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row,
+               uint64_t interval_bytes) {
   int64_t values[kMostValues];
   kind.values(row, values);
   Label labels[kBucketLabels];
@@ -335,12 +404,15 @@ void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& ro
 unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* labels) {
   unsigned count = 0;
   labels[count++] = {"bytes", static_cast<int64_t>(key.allocated_bytes), "bytes"};
-  if (key.asked_log2() != 0) labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
+  if (key.asked_log2() != 0)
+    labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
   if (key.moved()) labels[count++] = {"moved", 1, "count"};
   // If every block is recorded, there is no probability that a reader would need.
   bool by_chance = key.interval_bytes > 1;
-  if (by_chance && key.drawn_bytes != key.allocated_bytes) labels[count++] = {"drawn", static_cast<int64_t>(key.drawn_bytes), "bytes"};
-  if (key.interval_bytes != interval_bytes) labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
+  if (by_chance && key.drawn_bytes != key.allocated_bytes)
+    labels[count++] = {"drawn", static_cast<int64_t>(key.drawn_bytes), "bytes"};
+  if (key.interval_bytes != interval_bytes)
+    labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
   return count;
 }
 
@@ -352,9 +424,11 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
   os::Scratch<ProfileEncoder> memory;
   if (!memory) return false;
   ProfileEncoder& encoder = *memory;
-  if (kind == Kind::kDeaths) encoder.show_allocator();  // the freeing stack is below the allocating one
+  // The freeing stack is below the allocating one.
+  if (kind == Kind::kDeaths) encoder.show_allocator();
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
-  if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes)) return false;
+  if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes))
+    return false;
   write_notes(encoder.notes(), snapshot, interval_bytes, kind);
   if (rows.about != nullptr) rows.about(encoder, snapshot);
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
@@ -364,7 +438,8 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
       rows.write(encoder, snapshot.rows[i], interval_bytes);
     }
   }
-  if (kind == Kind::kLifetime && !write_lifetime_rows(encoder, snapshot.rows, interval_bytes)) return false;
+  if (kind == Kind::kLifetime && !write_lifetime_rows(encoder, snapshot.rows, interval_bytes))
+    return false;
   if (kind == Kind::kThreads && !write_thread_rows(encoder, interval_bytes)) return false;
   return encoder.finish(out);
 }

@@ -1,4 +1,5 @@
-// The profile is decoded by a reader written for this test and, if Go is installed, by pprof itself.
+// The profile is decoded by a reader written for this test and, if Go is installed, by pprof
+// itself.
 #include <gtest/gtest.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -58,8 +59,8 @@ TEST(HeapProfileWriter, HasTheShapeOfAHeapProfile) {
   uint64_t before_ns = os::realtime_ns();
   Profile profile = decode(written(524288));
   EXPECT_EQ(profile.strings.at(0), "");
-  EXPECT_EQ(profile.types, (std::vector<std::string>{"alloc_objects/count", "alloc_space/bytes", "inuse_objects/count",
-                                                     "inuse_space/bytes"}));
+  EXPECT_EQ(profile.types, (std::vector<std::string>{"alloc_objects/count", "alloc_space/bytes",
+                                                     "inuse_objects/count", "inuse_space/bytes"}));
   EXPECT_EQ(profile.period_type, "space/bytes");
   EXPECT_EQ(profile.numbers[12], 524288u);
   EXPECT_EQ(profile.string(profile.numbers[14]), "inuse_space");
@@ -73,14 +74,16 @@ TEST(HeapProfileWriter, DropsTheAllocatorsFramesOnly) {
   Profile profile = decode(written(1));
   // pprof anchors the expression and matches names without their parameters.
   std::regex drop("^(" + profile.string(profile.numbers[7]) + ")$");
-  for (const char* name : {"malloc", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc",
-                           "valloc", "pvalloc", "__libc_malloc", "__libc_memalign", "__posix_memalign", "operator new",
-                           "operator new[]", "_Znwm", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t",
-                           "seemalloc::heap::refill", "_ZN9seemalloc4heap6refillEv"}) {
+  for (const char* name :
+       {"malloc", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign",
+        "aligned_alloc", "valloc", "pvalloc", "__libc_malloc", "__libc_memalign",
+        "__posix_memalign", "operator new", "operator new[]", "_Znwm", "_ZnamRKSt9nothrow_t",
+        "_ZnwmSt11align_val_t", "seemalloc::heap::refill", "_ZN9seemalloc4heap6refillEv"}) {
     EXPECT_TRUE(std::regex_match(name, drop)) << name;
   }
-  for (const char* name : {"main", "my_malloc", "malloc_caller", "xmalloc", "operator newer", "strdup", "_Znot",
-                           "app::seemalloc::f", "std::vector<seemalloc::X>::push_back"}) {
+  for (const char* name :
+       {"main", "my_malloc", "malloc_caller", "xmalloc", "operator newer", "strdup", "_Znot",
+        "app::seemalloc::f", "std::vector<seemalloc::X>::push_back"}) {
     EXPECT_FALSE(std::regex_match(name, drop)) << name;
   }
 }
@@ -97,12 +100,15 @@ TEST(HeapProfileWriter, ValuesAreUnbiasedSums) {
   Profile profile = decode(written(524288));
   double weight = sample_weight(112, 524288);
   auto whole = [](double x) { return static_cast<uint64_t>(std::llround(x)); };
-  EXPECT_EQ(values(profile, kPc + 9, 112), (std::vector<uint64_t>{whole(5 * weight), whole(5 * weight * 112),
-                                                                  whole(3 * weight), whole(3 * weight * 112)}));
+  EXPECT_EQ(values(profile, kPc + 9, 112),
+            (std::vector<uint64_t>{whole(5 * weight), whole(5 * weight * 112), whole(3 * weight),
+                                   whole(3 * weight * 112)}));
   weight = sample_weight(4096, 524288);
   EXPECT_EQ(values(profile, kPc + 9, 4096),
-            (std::vector<uint64_t>{whole(weight), whole(weight * 4096), whole(weight), whole(weight * 4096)}));
-  EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));  // all freed, but still listed
+            (std::vector<uint64_t>{whole(weight), whole(weight * 4096), whole(weight),
+                                   whole(weight * 4096)}));
+  // All freed, but still listed.
+  EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));
   for (SampleId id : {ids[2], ids[3], ids[4]}) record_free(id);
   EXPECT_EQ(values(decode(written(524288)), kPc + 9, 112).at(3), 0u);
 }
@@ -112,13 +118,15 @@ Profile tables_of(const std::string& bytes) {
   Profile profile;
   for (const Field& field : fields_of(bytes)) {
     if (field.number == 6) profile.strings.push_back(field.bytes);
-    if (field.number == 4) profile.locations.emplace(message_of(field.bytes)[1].value, message_of(field.bytes));
+    if (field.number == 4)
+      profile.locations.emplace(message_of(field.bytes)[1].value, message_of(field.bytes));
   }
   return profile;
 }
 
 // The labels of the only live sample with this innermost address.
-std::map<std::string, uint64_t> labels(const Profile& profile, const std::string& bytes, uint64_t address) {
+std::map<std::string, uint64_t> labels(const Profile& profile, const std::string& bytes,
+                                       uint64_t address) {
   std::map<std::string, uint64_t> found;
   for (const Field& field : fields_of(bytes)) {
     if (field.number != 2) continue;
@@ -126,7 +134,8 @@ std::map<std::string, uint64_t> labels(const Profile& profile, const std::string
     uint64_t innermost = 0, in_use = 0;
     for (const Field& part : fields_of(field.bytes)) {
       if (part.number == 2) in_use = numbers_of(part.bytes).at(2);
-      if (part.number == 1) innermost = profile.locations.at(numbers_of(part.bytes).at(0)).at(3).value;
+      if (part.number == 1)
+        innermost = profile.locations.at(numbers_of(part.bytes).at(0)).at(3).value;
       if (part.number != 3) continue;
       Message label = message_of(part.bytes);
       here[profile.string(label[1].value)] = label[3].value;
@@ -151,10 +160,12 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
   EXPECT_EQ(labels(profile, bytes, kPc + 19), (Labels{{"bytes", 112}, {"moved", 1}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 16}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 39), (Labels{{"bytes", 4096}}));
-  EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}})) << "the row that it has become";
+  EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}}))
+      << "the row that it has become";
 }
 
-// The probability of a sample is determined by the block's size at that time, and so is its contribution to the error.
+// The probability of a sample is determined by the block's size at that time, and so is its
+// contribution to the error.
 TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
   constexpr uintptr_t kPc = uintptr_t{6} << 44;
   using Labels = std::map<std::string, uint64_t>;
@@ -169,7 +180,8 @@ TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
   Profile profile = tables_of(bytes);
   EXPECT_EQ(labels(profile, bytes, kPc + 9), (Labels{{"bytes", 4096}, {"drawn", 112}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 19), (Labels{{"bytes", 112}}));
-  EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 4096}, {"interval", 1}})) << "recorded whatever its size";
+  EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 4096}, {"interval", 1}}))
+      << "recorded whatever its size";
   bool found = false;
   for (const DecodedRow& row : rows_of(written(65536, Kind::kLifetime))) {
     if (row.stack.at(0) != kPc + 9) continue;
@@ -179,7 +191,8 @@ TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
   EXPECT_TRUE(found);
 }
 
-// This label tells a reader the sampling error of a row, regardless of the option `sample` at the time of the profile.
+// This label tells a reader the sampling error of a row, regardless of the option `sample` at the
+// time of the profile.
 TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
   constexpr uintptr_t kPc = uintptr_t{5} << 44;
   record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
@@ -189,9 +202,15 @@ TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
     uint64_t interval;
     Labels first, second;
   } cases[] = {
-      {65536, {{"bytes", 112}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
-      {524288, {{"bytes", 112}, {"interval", 65536}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}}},
-      {0, {{"bytes", 112}, {"interval", 65536}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
+      {65536,
+       {{"bytes", 112}},
+       {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
+      {524288,
+       {{"bytes", 112}, {"interval", 65536}},
+       {{"bytes", 4096}, {"asked", 128}, {"moved", 1}}},
+      {0,
+       {{"bytes", 112}, {"interval", 65536}},
+       {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
   };
   for (const auto& expected : cases) {
     std::string bytes = written(expected.interval);
@@ -222,17 +241,20 @@ TEST(HeapProfileWriter, RemoteFreesAreThoseOfOtherThreads) {
     record_free(grown);
   }).join();
   Profile profile = decode(written(1, Kind::kRemoteFrees));
-  EXPECT_EQ(profile.types, (std::vector<std::string>{"remote_free_objects/count", "remote_free_space/bytes"}));
+  EXPECT_EQ(profile.types,
+            (std::vector<std::string>{"remote_free_objects/count", "remote_free_space/bytes"}));
   EXPECT_EQ(values(profile, kPc + 9, 112), (std::vector<uint64_t>{3, 3 * 112}));
   EXPECT_EQ(values(profile, kPc + 19, 112), (std::vector<uint64_t>{})) << "freed by its own thread";
-  EXPECT_EQ(values(profile, kPc + 29, 4096), (std::vector<uint64_t>{1, 4096})) << "by another one, after it had grown";
+  EXPECT_EQ(values(profile, kPc + 29, 4096), (std::vector<uint64_t>{1, 4096}))
+      << "by another one, after it had grown";
   record_free(ids[4]);
 }
 
 TEST(HeapProfileWriter, LocationsAreDistinctAndInTheirMappings) {
   uintptr_t entry = getauxval(AT_ENTRY);
   uintptr_t libc = reinterpret_cast<uintptr_t>(&fopen);
-  record_alloc({1, 16, 1}, make_stack({entry + 5, libc + 9, entry + 5, 0x123, (uintptr_t{2} << 44)}));
+  record_alloc({1, 16, 1},
+               make_stack({entry + 5, libc + 9, entry + 5, 0x123, (uintptr_t{2} << 44)}));
   record_alloc({1, 16, 1}, make_stack({entry + 6, libc + 9}));
   Profile profile = decode(written(1));
 
@@ -262,8 +284,9 @@ TEST(HeapProfileWriter, LocationsAreDistinctAndInTheirMappings) {
   }
   bool found = false;
   for (const Message& sample : profile.samples) {
-    found = found || addresses(profile, sample) ==
-                         std::vector<uint64_t>{entry + 4, libc + 8, entry + 4, 0x122, (uintptr_t{2} << 44) - 1};
+    found = found ||
+            addresses(profile, sample) == std::vector<uint64_t>{entry + 4, libc + 8, entry + 4,
+                                                                0x122, (uintptr_t{2} << 44) - 1};
   }
   EXPECT_TRUE(found);
 }
@@ -281,11 +304,17 @@ TEST(HeapProfileWriter, TellsHowManyStacksAreCut) {
   Profile profile = decode(written(1));
   std::string all;
   for (const std::string& comment : profile.comments) all += comment + "\n";
-  EXPECT_NE(all.find("2 samples with a truncated stack, 1 samples with a broken unwind"), std::string::npos) << all;
-  EXPECT_NE(all.find(std::to_string(totals.samples) + " samples recorded"), std::string::npos) << all;
-  EXPECT_NE(all.find("in use: " + std::to_string(std::llround(totals.inuse_bytes)) + " bytes estimated"),
-            std::string::npos) << all;
-  EXPECT_NE(all.find("standard error " + std::to_string(std::llround(totals.inuse_bytes_stderr))), std::string::npos);
+  EXPECT_NE(all.find("2 samples with a truncated stack, 1 samples with a broken unwind"),
+            std::string::npos)
+      << all;
+  EXPECT_NE(all.find(std::to_string(totals.samples) + " samples recorded"), std::string::npos)
+      << all;
+  EXPECT_NE(
+      all.find("in use: " + std::to_string(std::llround(totals.inuse_bytes)) + " bytes estimated"),
+      std::string::npos)
+      << all;
+  EXPECT_NE(all.find("standard error " + std::to_string(std::llround(totals.inuse_bytes_stderr))),
+            std::string::npos);
 }
 
 TEST(HeapProfileWriter, WorksWithoutProc) {
@@ -315,7 +344,8 @@ TEST(HeapProfileWriter, ManyRows) {
   for (uintptr_t i = 0; i < 50000; i++) {
     Stack stack;
     stack.depth = 20;
-    for (uint32_t f = 0; f < stack.depth; f++) stack.pcs[f] = (uintptr_t{4} << 44) + (i >> (f / 2)) * 16 + f;
+    for (uint32_t f = 0; f < stack.depth; f++)
+      stack.pcs[f] = (uintptr_t{4} << 44) + (i >> (f / 2)) * 16 + f;
     record_free(record_alloc({1, 16, 1}, stack));
   }
   Profile profile = decode(written(1));
@@ -326,12 +356,14 @@ std::string output_of(const std::string& command, int* status) {
   std::string output;
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   char block[4096];
-  for (size_t n; pipe != nullptr && (n = fread(block, 1, sizeof(block), pipe)) != 0;) output.append(block, n);
+  for (size_t n; pipe != nullptr && (n = fread(block, 1, sizeof(block), pipe)) != 0;)
+    output.append(block, n);
   *status = pipe == nullptr ? -1 : pclose(pipe);
   return output;
 }
 
-// go tool pprof cannot symbolise C++ (github.com/google/pprof can); it checks the profile and names the mappings.
+// go tool pprof cannot symbolise C++ (github.com/google/pprof can); it checks the profile and names
+// the mappings.
 TEST(HeapProfileWriter, PprofReadsIt) {
   int status = 0;
   output_of("go tool pprof -h", &status);

@@ -9,8 +9,12 @@ namespace seemalloc::profile {
 
 namespace {
 constexpr size_t kFirstPlaces = 2048;
-bool by_thread(const Held& a, const Held& b) { return a.thread != b.thread ? a.thread < b.thread : a.bucket < b.bucket; }
-bool by_bucket(const Held& a, const Held& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread; }
+bool by_thread(const Held& a, const Held& b) {
+  return a.thread != b.thread ? a.thread < b.thread : a.bucket < b.bucket;
+}
+bool by_bucket(const Held& a, const Held& b) {
+  return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread;
+}
 }  // namespace
 
 // Requires: there is an empty slot.
@@ -57,7 +61,9 @@ bool HeldCounts::take(Order order) {
     if (pairs_[i].bucket != nullptr) pairs_[end++] = pairs_[i];
   }
   pairs_.set_size(end);
-  if (end != 0) std::sort(pairs_.data(), pairs_.data() + end, order == Order::kByThread ? by_thread : by_bucket);
+  if (end != 0)
+    std::sort(pairs_.data(), pairs_.data() + end,
+              order == Order::kByThread ? by_thread : by_bucket);
   return true;
 }
 

@@ -1,8 +1,9 @@
-// Live samples per bucket and allocating thread, counted from the live table when a profile is written.
+// Live samples per bucket and allocating thread, counted from the live table when a profile is
+// written.
 //
-// Buckets have no thread in their key: that would multiply their number (decision 0042). Threads: each object is used
-// by the one thread that made it; takes no lock. Memory: 24 bytes per existing pair, up to 4 times as much while
-// counting.
+// Buckets have no thread in their key: that would multiply their number (decision 0042). Threads:
+// each object is used by the one thread that made it; takes no lock. Memory: 24 bytes per existing
+// pair, up to 4 times as much while counting.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,8 @@ class HeldCounts {
   bool grow();
   Held& place_of(const Bucket* bucket, uint32_t thread);
 
-  GrowArray<Held> pairs_;  // while counting: a hash table whose size is a power of two; a slot with a null bucket is empty
+  // While counting: a hash table whose size is a power of two; a slot with a null bucket is empty.
+  GrowArray<Held> pairs_;
   size_t count_ = 0;
 };
 

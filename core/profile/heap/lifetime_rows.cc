@@ -46,22 +46,27 @@ struct FreedSums {
   static FreedSums rest(const FreedSums& all, const FreedSums& part) {
     FreedSums rest = all;
     rest.count = 0;
-    for (unsigned c = 0; c < kAgeClasses; c++) rest.count += rest.counts[c] = minus(all.counts[c], part.counts[c]);
+    for (unsigned c = 0; c < kAgeClasses; c++)
+      rest.count += rest.counts[c] = minus(all.counts[c], part.counts[c]);
     rest.sum -= part.sum;
     rest.squares -= part.squares;
     return rest.count != 0 ? rest : FreedSums{};
   }
 
-  // For a rest(), least and most are only bounds, and the sums have rounding errors. So ages are clamped to the age
-  // classes with a count.
+  // For a rest(), least and most are only bounds, and the sums have rounding errors. So ages are
+  // clamped to the age classes with a count.
   uint64_t least_age() const { return std::clamp(least, least_of(first()), most_of(first())); }
-  uint64_t most_age() const { return std::max(least_age(), std::clamp(most, least_of(last()), most_of(last()))); }
+  uint64_t most_age() const {
+    return std::max(least_age(), std::clamp(most, least_of(last()), most_of(last())));
+  }
   double mean() const {
-    return std::clamp(sum / static_cast<double>(count), static_cast<double>(least_age()), static_cast<double>(most_age()));
+    return std::clamp(sum / static_cast<double>(count), static_cast<double>(least_age()),
+                      static_cast<double>(most_age()));
   }
   double deviation() const {
     double most_possible = static_cast<double>(most_age() - least_age()) / 2;
-    return std::min(square_root(squares / static_cast<double>(count) - mean() * mean()), most_possible);
+    return std::min(square_root(squares / static_cast<double>(count) - mean() * mean()),
+                    most_possible);
   }
 
  private:
@@ -76,7 +81,9 @@ struct FreedSums {
     while (counts[c] == 0) c--;
     return c;
   }
-  static uint64_t least_of(unsigned age_class) { return age_class == 0 ? 0 : kAgeClassEnds_ns[age_class - 1]; }
+  static uint64_t least_of(unsigned age_class) {
+    return age_class == 0 ? 0 : kAgeClassEnds_ns[age_class - 1];
+  }
   static uint64_t most_of(unsigned age_class) { return kAgeClassEnds_ns[age_class] - 1; }
 };
 
@@ -89,7 +96,8 @@ struct Lives {
 // The rows of one bucket.
 class LifeRows {
  public:
-  LifeRows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) : encoder_(encoder), row_(row) {
+  LifeRows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes)
+      : encoder_(encoder), row_(row) {
     common_ = bucket_labels(row.bucket->key, interval_bytes, labels_);
   }
   void write(const Lives& lives, const ThreadNames::Thread& thread) {
@@ -119,11 +127,12 @@ class LifeRows {
     int64_t values[4] = {};
     add(alive, alive_, values);
     add(freed, freed_, values + 2);
-    encoder_.row(row_.bucket->stack->pcs(), row_.bucket->stack->depth, values, labels_, label_count);
+    encoder_.row(row_.bucket->stack->pcs(), row_.bucket->stack->depth, values, labels_,
+                 label_count);
   }
 
-  // Adds objects and bytes. A row may have a single sample, so rounding is cumulative: the rows add up to the rounded
-  // total.
+  // Adds objects and bytes. A row may have a single sample, so rounding is cumulative: the rows add
+  // up to the rounded total.
   void add(uint64_t samples, uint64_t& before, int64_t* values) {
     auto both = [&](int sign) {
       double objects = row_.weight * static_cast<double>(before);
@@ -142,16 +151,19 @@ class LifeRows {
   unsigned common_;
 };
 
-// Records by thread, sorted by bucket and thread. `thread` is the record's thread when it was read; the record may be
-// given to another thread at any time.
+// Records by thread, sorted by bucket and thread. `thread` is the record's thread when it was read;
+// the record may be given to another thread at any time.
 struct OfThread {
   const Bucket* bucket;
   uint32_t thread;
   const ThreadLives* record;
 };
-bool before(const OfThread& a, const OfThread& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread; }
+bool before(const OfThread& a, const OfThread& b) {
+  return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread;
+}
 
-// A sorted list of data by thread, consumed from the front while buckets are visited in the order of their addresses.
+// A sorted list of data by thread, consumed from the front while buckets are visited in the order
+// of their addresses.
 template <typename Each>
 struct Queue {
   const Each* next;
@@ -166,10 +178,11 @@ struct Queue {
 
 class LifetimeWriter {
  public:
-  LifetimeWriter(ProfileEncoder& encoder, uint64_t interval_bytes) : encoder_(encoder), interval_bytes_(interval_bytes) {}
+  LifetimeWriter(ProfileEncoder& encoder, uint64_t interval_bytes)
+      : encoder_(encoder), interval_bytes_(interval_bytes) {}
 
-  // Collects the records by thread and the live samples. Records by thread are read before the counts for all threads;
-  // see count_left_slow().
+  // Collects the records by thread and the live samples. Records by thread are read before the
+  // counts for all threads; see count_left_slow().
   bool take() {
     records.threads.refresh();
     records.thread_lives.for_each([&](const ThreadLives& record) {
@@ -177,7 +190,8 @@ class LifetimeWriter {
       if (thread != 0) of_threads_.push({record.bucket, thread, &record});
     });
     if (of_threads_.failed() || !held_.take(HeldCounts::Order::kByBucket)) return false;
-    if (of_threads_.size() != 0) std::sort(of_threads_.data(), of_threads_.data() + of_threads_.size(), before);
+    if (of_threads_.size() != 0)
+      std::sort(of_threads_.data(), of_threads_.data() + of_threads_.size(), before);
     lives_ = {of_threads_.data(), of_threads_.data() + of_threads_.size()};
     alive_ = {held_.begin(), held_.end()};
     return true;
@@ -230,10 +244,14 @@ class LifetimeWriter {
   void comment() const {
     if (other_samples_ == 0) return;
     FixedText<512> text;
-    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads << ": ended threads make room for new ones; "
-         << "at most " << uint64_t{ThreadNames::kMost} << " threads, and " << uint64_t{most_thread_lives()}
+    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads
+         << ": ended threads make room for new ones; "
+         << "at most " << uint64_t{ThreadNames::kMost} << " threads, and "
+         << uint64_t{most_thread_lives()}
          << " records of a stack, a size and a thread, are distinguished";
-    if (interval_bytes_ <= 1) text << "; if all blocks are recorded, only frees by the first thread with a stack are, unless free_stacks:all is set";
+    if (interval_bytes_ <= 1)
+      text
+          << "; if all blocks are recorded, only frees by the first thread with a stack are, unless free_stacks:all is set";
     encoder_.comment(text);
   }
 
@@ -261,12 +279,14 @@ class LifetimeWriter {
 // Reads the deaths first: each is counted after the record that includes it.
 DeathCounts count_deaths(const Lifetimes& lifetimes) {
   DeathCounts counts;
-  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next) counts.known += each->count.load(std::memory_order_acquire);
+  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next)
+    counts.known += each->count.load(std::memory_order_acquire);
   counts.all = lifetimes.count();
   return counts;
 }
 
-void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes, const Lifetimes& lifetimes, const char* by) {
+void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes,
+                  const Lifetimes& lifetimes, const char* by) {
   Label labels[kBucketLabels + 1];
   unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
   labels[count++] = {"freed_by", 0, nullptr, by};
@@ -275,7 +295,8 @@ void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interv
     if (samples == 0) return;
     double objects = row.weight * static_cast<double>(samples);
     int64_t values[2] = {rounded(objects), rounded(objects * row.bytes())};
-    encoder.joined_row(freed != nullptr ? freed->pcs() : nullptr, freed != nullptr ? freed->depth : 0, made->pcs(), made->depth, values,
+    encoder.joined_row(freed != nullptr ? freed->pcs() : nullptr,
+                       freed != nullptr ? freed->depth : 0, made->pcs(), made->depth, values,
                        labels, count);
   };
   uint64_t known = 0;
@@ -310,13 +331,15 @@ void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t in
   }
 }
 
-bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& rows, uint64_t interval_bytes) {
+bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& rows,
+                         uint64_t interval_bytes) {
   LifetimeWriter writer(encoder, interval_bytes);
   GrowArray<const BucketRow*> sorted;
   for (size_t i = 0; i < rows.size(); i++) sorted.push(&rows[i]);
   if (sorted.failed() || !writer.take()) return false;
   if (sorted.size() != 0) {
-    std::sort(sorted.data(), sorted.data() + sorted.size(), [](const BucketRow* a, const BucketRow* b) { return a->bucket < b->bucket; });
+    std::sort(sorted.data(), sorted.data() + sorted.size(),
+              [](const BucketRow* a, const BucketRow* b) { return a->bucket < b->bucket; });
   }
   for (size_t i = 0; i < sorted.size(); i++) writer.write(*sorted[i]);
   writer.comment();

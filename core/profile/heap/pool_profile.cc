@@ -21,8 +21,8 @@ struct PoolName {
 };
 
 namespace {
-// Objects are summed in units of 1/1024, so that the free of a sample subtracts exactly the amount that its allocation
-// added.
+// Objects are summed in units of 1/1024, so that the free of a sample subtracts exactly the amount
+// that its allocation added.
 constexpr double kUnitsPerObject = 1024;
 }  // namespace
 
@@ -44,23 +44,29 @@ constinit Lock pool_lock;
 constinit os::Pool<Pool> pool_records;
 std::atomic<uint64_t> created{0}, destroyed{0}, dropped{0};
 
-void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+void count(std::atomic<uint64_t>& counter, uint64_t by = 1) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
 
 struct Weighted {
   uint64_t units, bytes;
 };
 Weighted weighted(uint64_t bytes, uint64_t interval_bytes) {
   double weight = sample_weight(bytes, interval_bytes);
-  return {static_cast<uint64_t>(rounded(weight * kUnitsPerObject)), static_cast<uint64_t>(rounded(weight * static_cast<double>(bytes)))};
+  return {static_cast<uint64_t>(rounded(weight * kUnitsPerObject)),
+          static_cast<uint64_t>(rounded(weight * static_cast<double>(bytes)))};
 }
 
-// Returns the length of the UTF-8 character at the start of the text; 0 if there is no valid one. The text may end
-// within it.
+// Returns the length of the UTF-8 character at the start of the text; 0 if there is no valid one.
+// The text may end within it.
 size_t character_bytes(const char* text) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   unsigned char first = byte(0);
   if (first < 0x80) return 1;
-  size_t bytes = first >= 0xC2 && first < 0xE0 ? 2 : (first & 0xF0) == 0xE0 ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  size_t bytes = first >= 0xC2 && first < 0xE0    ? 2
+                 : (first & 0xF0) == 0xE0         ? 3
+                 : first >= 0xF0 && first <= 0xF4 ? 4
+                                                  : 0;
   for (size_t i = 1; i < bytes; i++) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
@@ -70,10 +76,11 @@ size_t character_bytes(const char* text) {
   return bytes;
 }
 
-// Writes the name in a form that a profile can represent: strings are UTF-8, and an empty label counts as none. Long
-// names are cut at a character boundary.
+// Writes the name in a form that a profile can represent: strings are UTF-8, and an empty label
+// counts as none. Long names are cut at a character boundary.
 void write_name(const char* name, Text& out) {
-  constexpr char kNoCharacter[] = "\xEF\xBF\xBD";  // U+FFFD, for each byte that is not part of a character
+  // U+FFFD, for each byte that is not part of a character.
+  constexpr char kNoCharacter[] = "\xEF\xBF\xBD";
   while (*name != 0) {
     size_t bytes = character_bytes(name);
     size_t written = bytes != 0 ? bytes : sizeof(kNoCharacter) - 1;
@@ -107,7 +114,9 @@ const PoolName* intern_name(const char* given) {
 PoolSite* intern_site(const PoolName* name, const Stack& stack) {
   uint64_t stack_hash = hash_stack(stack);
   uint64_t hash = mix(stack_hash, reinterpret_cast<uintptr_t>(name));
-  auto equal = [&](const PoolSite& known) { return known.name == name && same_stack(*known.stack, stack); };
+  auto equal = [&](const PoolSite& known) {
+    return known.name == name && same_stack(*known.stack, stack);
+  };
   if (PoolSite* known = sites.find(hash, equal)) return known;
   const InternedStack* interned = records.stacks.intern(stack, stack_hash);
   if (interned == nullptr) return nullptr;
@@ -139,21 +148,30 @@ SiteRow read(const PoolSite& site) {
   uint64_t left_units = site.left_units.load(std::memory_order_acquire);
   uint64_t left_bytes = site.left_bytes.load(std::memory_order_acquire);
   uint64_t samples = site.samples.load(std::memory_order_relaxed);
-  uint64_t units = site.alloc_units.load(std::memory_order_relaxed), bytes = site.alloc_bytes.load(std::memory_order_relaxed);
-  auto objects = [](uint64_t some) { return static_cast<uint64_t>(rounded(static_cast<double>(some) / kUnitsPerObject)); };
-  return {samples, samples - left, {objects(units), bytes, objects(units - left_units), bytes - left_bytes}};
+  uint64_t units = site.alloc_units.load(std::memory_order_relaxed),
+           bytes = site.alloc_bytes.load(std::memory_order_relaxed);
+  auto objects = [](uint64_t some) {
+    return static_cast<uint64_t>(rounded(static_cast<double>(some) / kUnitsPerObject));
+  };
+  return {samples,
+          samples - left,
+          {objects(units), bytes, objects(units - left_units), bytes - left_bytes}};
 }
 
 void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t interval_bytes) {
   FixedText<400> text;
-  text << "memory pools: " << totals.created << " created, " << totals.open << " of them open, with " << uint64_t{names.size()}
-       << " names; one sample every " << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
-       << totals.live_samples << " of them in use, " << totals.dropped << " more dropped for lack of memory";
+  text << "memory pools: " << totals.created << " created, " << totals.open
+       << " of them open, with " << uint64_t{names.size()} << " names; one sample every "
+       << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
+       << totals.live_samples << " of them in use, " << totals.dropped
+       << " more dropped for lack of memory";
   encoder.comment(text);
   text.clear();
-  text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error " << rounded(totals.inuse_bytes_stderr)
-       << " bytes; the heap profile shows the memory of these blocks at the stacks where the pools allocated it; there is no "
-          "exact total: only sampled blocks are counted";
+  text
+      << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error "
+      << rounded(totals.inuse_bytes_stderr)
+      << " bytes; the heap profile shows the memory of these blocks at the stacks where the pools allocated it; there is no "
+         "exact total: only sampled blocks are counted";
   encoder.comment(text);
   encoder.notes().add_stacks(totals.stacks, totals.truncated_samples, totals.broken_samples);
 }
@@ -198,7 +216,8 @@ void destroy_pool(Pool* pool) {
   pool_records.give(pool);
 }
 
-SEEMALLOC_NOINLINE bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes, uint64_t interval_bytes, size_t max_depth) {
+SEEMALLOC_NOINLINE bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes,
+                                          uint64_t interval_bytes, size_t max_depth) {
   Stack stack;
   capture_stack(&stack, max_depth);
   PoolSite* site = intern_site(pool->name, stack);
@@ -239,7 +258,8 @@ PoolTotals pool_totals() {
   });
   SamplingError in_use;
   live.for_each([&](const PoolSample& sample) {
-    double weight = sample_weight(sample.bytes, sample.interval_bytes), bytes = static_cast<double>(sample.bytes);
+    double weight = sample_weight(sample.bytes, sample.interval_bytes),
+           bytes = static_cast<double>(sample.bytes);
     totals.live_samples++;
     totals.inuse_bytes += weight * bytes;
     in_use.add(weight, weight, bytes);
@@ -250,8 +270,10 @@ PoolTotals pool_totals() {
 
 bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
   *out = Buffer{};
-  static constexpr ValueType kTypes[] = {
-      {"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}};
+  static constexpr ValueType kTypes[] = {{"alloc_objects", "count"},
+                                         {"alloc_space", "bytes"},
+                                         {"inuse_objects", "count"},
+                                         {"inuse_space", "bytes"}};
   os::Scratch<ProfileEncoder> memory;
   if (!memory) return false;
   ProfileEncoder& encoder = *memory;

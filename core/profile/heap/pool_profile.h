@@ -1,11 +1,11 @@
 // Memory pools: the blocks that programs with an arena of their own report, by pool name and stack.
 //
 // Blocks are sampled like those of malloc (sampler.h); the caller draws the sample points
-// (core/api/sampling/pools_profiled.cc). Sums are stored per name and stack. So memory is bounded by these and by the
-// live samples, and independent of how long a program runs and how many pools it creates: pools of one name share their
-// sums, and records of destroyed pools are reused.
-// Threads: any, off the fast path; never calls malloc. Lock order: the pool list's or the lock of a table's shard, then
-// the arena's; a thread holds at most one of the former two.
+// (core/api/sampling/pools_profiled.cc). Sums are stored per name and stack. So memory is bounded
+// by these and by the live samples, and independent of how long a program runs and how many pools
+// it creates: pools of one name share their sums, and records of destroyed pools are reused.
+// Threads: any, off the fast path; never calls malloc. Lock order: the pool list's or the lock of a
+// table's shard, then the arena's; a thread holds at most one of the former two.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,10 @@ void destroy_pool(Pool* pool);
 // Frees all blocks of the pool at once.
 void reset_pool(Pool* pool);
 
-// Records a block that was selected as a sample, with the caller's stack. Returns false and counts it as dropped if
-// memory is refused.
-bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes, uint64_t interval_bytes, size_t max_depth);
+// Records a block that was selected as a sample, with the caller's stack. Returns false and counts
+// it as dropped if memory is refused.
+bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes, uint64_t interval_bytes,
+                       size_t max_depth);
 // Returns false if the block is not a sample of any pool. One load.
 bool may_be_pool_sample(uintptr_t block);
 // Records the free of the block. Returns true if it was a sample of this pool.
@@ -45,8 +46,8 @@ struct PoolTotals {
 };
 PoolTotals pool_totals();
 
-// Value types: alloc_objects, alloc_space, inuse_objects, inuse_space; label: pool. Returns false if memory was
-// refused.
+// Value types: alloc_objects, alloc_space, inuse_objects, inuse_space; label: pool. Returns false
+// if memory was refused.
 bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes);
 
 void lock_pools_for_fork();

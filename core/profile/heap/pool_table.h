@@ -1,14 +1,16 @@
 // PoolTable: the live sampled blocks of memory pools, indexed by pool and address.
 //
-// A pool's free has only an address, and nearly all blocks are not sampled: may_hold() detects those with one load.
-// Open addressing, sharded by pool. Arrays come from the arena and double in size; an outgrown array is never freed
-// (all outgrown arrays together are at most as large as the current ones). The samples of a pool form a list, so the
-// cost of emptying it is proportional to its samples.
-// Threads: any; each shard has a lock. may_hold() takes none: the thread that frees a block has received it from the
-// thread that added it.
-// Invariants: 1. an array has at least one null slot, which ends a search; 2. there is no null slot between a record's
-// home slot and its actual slot: records after a removed one move up; 3. filter_[i] counts the records whose address
-// hashes to i; 4. the records of a pool are linked from Pool::first by slot numbers, each once; they are in one shard.
+// A pool's free has only an address, and nearly all blocks are not sampled: may_hold() detects
+// those with one load. Open addressing, sharded by pool. Arrays come from the arena and double in
+// size; an outgrown array is never freed (all outgrown arrays together are at most as large as the
+// current ones). The samples of a pool form a list, so the cost of emptying it is proportional to
+// its samples.
+// Threads: any; each shard has a lock. may_hold() takes none: the thread that frees a block has
+// received it from the thread that added it.
+// Invariants: 1. an array has at least one null slot, which ends a search; 2. there is no null slot
+// between a record's home slot and its actual slot: records after a removed one move up; 3.
+// filter_[i] counts the records whose address hashes to i; 4. the records of a pool are linked from
+// Pool::first by slot numbers, each once; they are in one shard.
 #pragma once
 
 #include <atomic>
@@ -47,7 +49,9 @@ class PoolTable {
   constexpr PoolTable() = default;
 
   // Returns false if no pool has a sample at this address.
-  bool may_hold(uintptr_t block) const { return filter(block).load(std::memory_order_relaxed) != 0; }
+  bool may_hold(uintptr_t block) const {
+    return filter(block).load(std::memory_order_relaxed) != 0;
+  }
 
   // Requires: not in the table. Returns false if memory is refused.
   bool add(const PoolSample& sample) {
@@ -65,7 +69,8 @@ class PoolTable {
     Shard& home = shard(pool);
     LockGuard guard(home.lock);
     if (home.slots == nullptr) return false;
-    for (size_t i = hash_of(block, pool) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
+    for (size_t i = hash_of(block, pool) & home.mask; home.slots[i].block != 0;
+         i = (i + 1) & home.mask) {
       if (home.slots[i].block != block || home.slots[i].pool != pool) continue;
       *out = home.slots[i];
       remove_at(home, i);
@@ -117,10 +122,18 @@ class PoolTable {
     size_t count;
   };
 
-  static uint64_t hash_of(uintptr_t block, const Pool* pool) { return mix(block, reinterpret_cast<uintptr_t>(pool)); }
-  Shard& shard(const Pool* pool) { return shards_[mix(reinterpret_cast<uintptr_t>(pool), 0) >> (64 - kShardBits)]; }
-  std::atomic<uint32_t>& filter(uintptr_t block) { return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)]; }
-  const std::atomic<uint32_t>& filter(uintptr_t block) const { return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)]; }
+  static uint64_t hash_of(uintptr_t block, const Pool* pool) {
+    return mix(block, reinterpret_cast<uintptr_t>(pool));
+  }
+  Shard& shard(const Pool* pool) {
+    return shards_[mix(reinterpret_cast<uintptr_t>(pool), 0) >> (64 - kShardBits)];
+  }
+  std::atomic<uint32_t>& filter(uintptr_t block) {
+    return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)];
+  }
+  const std::atomic<uint32_t>& filter(uintptr_t block) const {
+    return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)];
+  }
 
   static void place(Shard& home, const PoolSample& sample) {
     size_t i = hash_of(sample.block, sample.pool) & home.mask;
@@ -133,9 +146,10 @@ class PoolTable {
   }
 
   static uint32_t number(size_t slot) { return static_cast<uint32_t>(slot + 1); }
-  // Sets the link to the predecessor in the sample's successor to `before`, and the link to the successor in its
-  // predecessor to `after`.
-  static void point_neighbours(Shard& home, const PoolSample& sample, uint32_t before, uint32_t after) {
+  // Sets the link to the predecessor in the sample's successor to `before`, and the link to the
+  // successor in its predecessor to `after`.
+  static void point_neighbours(Shard& home, const PoolSample& sample, uint32_t before,
+                               uint32_t after) {
     if (sample.next != 0) home.slots[sample.next - 1].previous = before;
     (sample.previous != 0 ? home.slots[sample.previous - 1].next : sample.pool->first) = after;
   }
@@ -147,7 +161,8 @@ class PoolTable {
     point_neighbours(home, gone, gone.previous, gone.next);
     for (size_t i = (hole + 1) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
       size_t wanted = hash_of(home.slots[i].block, home.slots[i].pool) & home.mask;
-      if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;  // its home slot is after the hole
+      // Its home slot is after the hole.
+      if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;
       home.slots[hole] = home.slots[i];
       point_neighbours(home, home.slots[hole], number(hole), number(hole));
       hole = i;
@@ -155,13 +170,15 @@ class PoolTable {
     home.slots[hole].block = 0;
   }
 
-  // Makes room for one more: at most 3/4 full, or fuller if a larger array is refused (invariant 1).
+  // Makes room for one more: at most 3/4 full, or fuller if a larger array is refused (invariant
+  // 1).
   static bool make_room_locked(Shard& home) {
     size_t capacity = home.slots == nullptr ? 0 : home.mask + 1;
     if ((home.count + 1) * 4 <= capacity * 3) return true;
     size_t wanted = capacity == 0 ? kFirstSlots : capacity * 2;
     if (wanted > kMostSlots) return home.count + 2 <= capacity;
-    auto* larger = static_cast<PoolSample*>(os::arena_allocate(wanted * sizeof(PoolSample), alignof(PoolSample)));
+    auto* larger = static_cast<PoolSample*>(
+        os::arena_allocate(wanted * sizeof(PoolSample), alignof(PoolSample)));
     if (larger == nullptr) return home.count + 2 <= capacity;
     PoolSample* before = home.slots;
     home.slots = larger;

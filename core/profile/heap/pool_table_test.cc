@@ -1,5 +1,5 @@
-// Tests the table of sampled pool blocks against a map with random operations: both have the same blocks, and other
-// blocks are not held.
+// Tests the table of sampled pool blocks against a map with random operations: both have the same
+// blocks, and other blocks are not held.
 #include "core/profile/heap/pool_table.h"
 
 #include <gtest/gtest.h>
@@ -34,10 +34,8 @@ class Model {
     uintptr_t block = 16 * (1 + random_() % 3000);
     Pool* pool = pool_number(1 + random_() % 5);
     switch (random_() % 32) {
-      case 0:
-        return remove_pool(pool);
-      default:
-        known_.count({block, pool}) != 0 ? remove(block, pool) : add(block, pool);
+      case 0: return remove_pool(pool);
+      default: known_.count({block, pool}) != 0 ? remove(block, pool) : add(block, pool);
     }
   }
   void check_all() {
@@ -77,7 +75,9 @@ class Model {
   void remove_pool(Pool* pool) {
     size_t taken = 0, expected = 0;
     for (auto& [key, bytes] : known_) expected += key.second == pool;
-    table().remove_all(pool, UINT64_MAX, [&](const PoolSample& sample) { taken += known_.erase({sample.block, sample.pool}); });
+    table().remove_all(pool, UINT64_MAX, [&](const PoolSample& sample) {
+      taken += known_.erase({sample.block, sample.pool});
+    });
     ASSERT_EQ(taken, expected);
   }
 
@@ -118,14 +118,17 @@ TEST(PoolTable, Threads) {
     threads.emplace_back([t] {
       PoolSample sample;
       for (int round = 0; round < 200; round++) {
-        for (uintptr_t block = 16; block < 1600; block += 16) ASSERT_TRUE(table.add({block, pool_number(t), nullptr, t, 1}));
+        for (uintptr_t block = 16; block < 1600; block += 16)
+          ASSERT_TRUE(table.add({block, pool_number(t), nullptr, t, 1}));
         if (round % 10 == 0) {
           size_t count = 0;
-          table.remove_all(pool_number(t), UINT64_MAX, [&](const PoolSample& each) { count += each.bytes == t; });
+          table.remove_all(pool_number(t), UINT64_MAX,
+                           [&](const PoolSample& each) { count += each.bytes == t; });
           ASSERT_EQ(count, 99u);
           continue;
         }
-        for (uintptr_t block = 16; block < 1600; block += 16) ASSERT_TRUE(table.remove(block, pool_number(t), &sample) && sample.bytes == t);
+        for (uintptr_t block = 16; block < 1600; block += 16)
+          ASSERT_TRUE(table.remove(block, pool_number(t), &sample) && sample.bytes == t);
       }
     });
   }
@@ -141,7 +144,8 @@ TEST(PoolTable, EmptyingAPoolCostsWhatItHas) {
     for (int i = 0; i < 200; i++) {
       uint64_t begin = os::thread_cpu_ns();
       size_t taken = 0;
-      for (uintptr_t block = 16; block <= 160; block += 16) EXPECT_TRUE(table.add({block, pool_number(1), nullptr, 1, 1}));
+      for (uintptr_t block = 16; block <= 160; block += 16)
+        EXPECT_TRUE(table.add({block, pool_number(1), nullptr, 1, 1}));
       table.remove_all(pool_number(1), UINT64_MAX, [&](const PoolSample&) { taken++; });
       EXPECT_EQ(taken, 10u);
       least = std::min(least, os::thread_cpu_ns() - begin);
@@ -150,7 +154,8 @@ TEST(PoolTable, EmptyingAPoolCostsWhatItHas) {
   };
   uint64_t alone = request_ns();
   for (uintptr_t other = 2; other < 300; other++) {
-    for (uintptr_t block = 16; block <= 16 * 2000; block += 16) ASSERT_TRUE(table.add({block, pool_number(other), nullptr, 1, 1}));
+    for (uintptr_t block = 16; block <= 16 * 2000; block += 16)
+      ASSERT_TRUE(table.add({block, pool_number(other), nullptr, 1, 1}));
   }
   EXPECT_LT(request_ns(), 20 * alone);
 }

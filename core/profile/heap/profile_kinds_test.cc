@@ -1,4 +1,5 @@
-// Tests the kinds of profiles against a model. A program of its own, so that there are no other samples.
+// Tests the kinds of profiles against a model. A program of its own, so that there are no other
+// samples.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -33,7 +34,8 @@ uint64_t exact_allocated = 1'000'000;
 
 std::string written(Kind kind, uint64_t interval = 1) {
   Buffer buffer;
-  if (!heap_profile_to_buffer(&buffer, interval, kind, {12345, exact_allocated, 456'789})) return "";
+  if (!heap_profile_to_buffer(&buffer, interval, kind, {12345, exact_allocated, 456'789}))
+    return "";
   std::string bytes(buffer.data, buffer.bytes);
   os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
@@ -52,8 +54,10 @@ Stack make_stack(uintptr_t number) {
   return stack;
 }
 
-// Rows with the same stack, size and drawn size are one bucket. Only samples are counted, because weights differ.
-using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;  // stack, allocated, drawn, interval
+// Rows with the same stack, size and drawn size are one bucket. Only samples are counted, because
+// weights differ.
+// Stack, allocated, drawn, interval.
+using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;
 struct Counts {
   uint64_t alloc = 0, live = 0, freed = 0, asked = 0, at_peak = 0, mark_alloc = 0, mark_live = 0;
 };
@@ -111,7 +115,8 @@ struct Model {
   }
   void mark() {
     set_baseline();
-    for (auto& [key, counts] : rows) counts.mark_alloc = counts.alloc, counts.mark_live = counts.live;
+    for (auto& [key, counts] : rows)
+      counts.mark_alloc = counts.alloc, counts.mark_live = counts.live;
   }
 };
 
@@ -144,9 +149,10 @@ void expect_sums(const std::string& bytes, const Sums& expected, const char* kin
   for (const auto& [where, values] : expected) {
     ASSERT_EQ(found[where].size(), values.size()) << where.first << " " << where.second;
     for (size_t i = 0; i < values.size(); i++) {
-      // Each row is rounded. A stack and size has at most 12 rows (6 drawn sizes × 2 intervals), in lifetimes a few
-      // times more.
-      EXPECT_NEAR(static_cast<double>(found[where][i]), values[i], 60) << where.first << " " << where.second << " value " << i;
+      // Each row is rounded. A stack and size has at most 12 rows (6 drawn sizes × 2 intervals), in
+      // lifetimes a few times more.
+      EXPECT_NEAR(static_cast<double>(found[where][i]), values[i], 60)
+          << where.first << " " << where.second << " value " << i;
     }
   }
 }
@@ -175,7 +181,8 @@ void expect_all(const Model& model) {
     for (size_t i = 0; i < 7; i++) sum[i] += row.values.at(i);
   }
   for (const auto& [where, values] : churn) {
-    for (size_t i = 0; i < 3; i++) EXPECT_NEAR(static_cast<double>(found[where].at(i)), values[i], 60) << "churn " << i;
+    for (size_t i = 0; i < 3; i++)
+      EXPECT_NEAR(static_cast<double>(found[where].at(i)), values[i], 60) << "churn " << i;
   }
 }
 
@@ -192,7 +199,8 @@ TEST(ProfileKinds, AgreeWithAModel) {
       model.alloc(random(), random());
       continue;
     }
-    auto at = model.blocks.lower_bound(static_cast<SampleId>(random() % (model.blocks.rbegin()->first + 1)));
+    auto at = model.blocks.lower_bound(
+        static_cast<SampleId>(random() % (model.blocks.rbegin()->first + 1)));
     if (choice < 95) {
       model.free(at->first);
     } else {
@@ -210,7 +218,8 @@ TEST(ProfileKinds, AgreeWithAModel) {
 // An interval that means "not all blocks are recorded"; the weight of each sample is 1 anyway.
 constexpr uint64_t kRare = 2;
 
-// Makes live bytes large once, so that there may be the maximum number of lifetime records by thread.
+// Makes live bytes large once, so that there may be the maximum number of lifetime records by
+// thread.
 void make_room() {
   record_free(record_alloc({GiB, GiB, kRare}, make_stack(1)));
   ASSERT_EQ(most_thread_lives(), ThreadLivesTable::kMost);
@@ -238,7 +247,8 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
   constexpr uintptr_t kPc = 0x900000;
   Stack stack = make_stack(kPc - 0x10000);
   record_alloc({100, 112, 1}, stack);
-  SampleId old = record_alloc({100, 112, 4096}, stack), young = record_alloc({100, 112, 4096}, stack);
+  SampleId old = record_alloc({100, 112, 4096}, stack),
+           young = record_alloc({100, 112, 4096}, stack);
   SampleId passed_on = record_alloc({100, 112, 1}, stack);
   record_free(young);
   usleep(150000);
@@ -250,7 +260,8 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
   uint64_t freed = 0;
   for (const auto& [name, row] : rows) {
     if (name == "alive") continue;
-    int64_t most = std::stoll(row.labels.at("most")), least = std::stoll(row.labels.at("least")), mean = std::stoll(row.labels.at("mean"));
+    int64_t most = std::stoll(row.labels.at("most")), least = std::stoll(row.labels.at("least")),
+            mean = std::stoll(row.labels.at("mean"));
     EXPECT_LE(least, mean);
     EXPECT_LE(mean, most);
     EXPECT_GE(most, 140'000'000) << name;
@@ -259,7 +270,8 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
       EXPECT_EQ(row.labels.at("deviation"), "0");
     } else {
       EXPECT_EQ(row.values.at(2), weight);
-      EXPECT_GE(std::stoll(row.labels.at("deviation")), (most - least) / 2 - 1000) << "of two it is half of what lies between";
+      EXPECT_GE(std::stoll(row.labels.at("deviation")), (most - least) / 2 - 1000)
+          << "of two it is half of what lies between";
     }
     freed++;
   }
@@ -272,7 +284,10 @@ std::map<std::pair<std::string, std::string>, int64_t> lives_of(uintptr_t pc) {
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
     if (row.stack.at(0) != pc - 1) continue;
     bool alive = row.labels.at("lifetime") == "alive";
-    std::string what = alive ? "alive" : (std::stoll(row.labels.at("mean")) > 100'000'000 ? "old, " : "young, ") + row.labels.at("freed_by");
+    std::string what =
+        alive ? "alive"
+              : (std::stoll(row.labels.at("mean")) > 100'000'000 ? "old, " : "young, ") +
+                    row.labels.at("freed_by");
     found[{row.labels.at("thread"), what}] += row.values.at(alive ? 0 : 2);
     EXPECT_EQ(row.labels.count("tid"), row.labels.at("thread") == "(other threads)" ? 0u : 1u);
   }
@@ -317,21 +332,25 @@ TEST(ProfileKinds, LifetimesKnowTheThread) {
     left.insert(left.end(), ids.begin() + 2, ids.end());
   });
   std::map<std::pair<std::string, std::string>, int64_t> expected{
-      {{"first", "alive"}, 2},  {{"first", "young, same thread"}, 3}, {{"first", "old, another thread"}, 1},
-      {{"second", "alive"}, 2}, {{"second", "old, same thread"}, 2}};
+      {{"first", "alive"}, 2},
+      {{"first", "young, same thread"}, 3},
+      {{"first", "old, another thread"}, 1},
+      {{"second", "alive"}, 2},
+      {{"second", "old, same thread"}, 2}};
   EXPECT_EQ(lives_of(pc), expected);
   for (SampleId id : left) record_free(id);
 }
 
-// Threads allocate at the same places and free each other's blocks. A model records the fate of each thread's blocks.
-// The sums over threads equal the counts of the buckets.
+// Threads allocate at the same places and free each other's blocks. A model records the fate of
+// each thread's blocks. The sums over threads equal the counts of the buckets.
 TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
   make_room();
   constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
   constexpr int kThreads = 4;
   uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  using Who = std::tuple<std::string, uintptr_t, std::string>;  // thread, place, freed by or alive
+  // Thread, place, freed by or alive.
+  using Who = std::tuple<std::string, uintptr_t, std::string>;
   std::mutex lock;
   std::map<Who, int64_t> model;
   struct Block {
@@ -363,7 +382,8 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
           block = shared.back();
           shared.pop_back();
           model[{name_of(block.thread), block.place, "alive"}]--;
-          model[{name_of(block.thread), block.place, block.thread == t ? "same thread" : "another thread"}]++;
+          model[{name_of(block.thread), block.place,
+                 block.thread == t ? "same thread" : "another thread"}]++;
         }
         record_free(block.id);
       }
@@ -376,7 +396,8 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
     uintptr_t place = row.stack.at(0) + 1 - kFirst;
     if (place >= kPlaces) continue;
     bool alive = row.labels.at("lifetime") == "alive";
-    found[{row.labels.at("thread"), place, alive ? "alive" : row.labels.at("freed_by")}] += row.values.at(alive ? 0 : 2);
+    found[{row.labels.at("thread"), place, alive ? "alive" : row.labels.at("freed_by")}] +=
+        row.values.at(alive ? 0 : 2);
     if (!alive) EXPECT_LE(std::stoll(row.labels.at("least")), std::stoll(row.labels.at("most")));
   }
   std::erase_if(model, [](const auto& one) { return one.second == 0; });
@@ -384,13 +405,16 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
   for (const Block& block : shared) record_free(block.id);
 }
 
-// If all blocks are recorded, frees are known by thread only for the maker of the bucket, unless more is requested.
+// If all blocks are recorded, frees are known by thread only for the maker of the bucket, unless
+// more is requested.
 TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
   make_room();
   for (bool of_all : {false, true}) {
     constexpr uintptr_t kFirst = 0x940000;
     uintptr_t pc = kFirst + (of_all ? 1 : 0);
-    as_thread("brief", [&] { record_free(nullptr, record_alloc({100, 112, 1}, make_stack(pc - 0x10000)), {0, of_all}); });
+    as_thread("brief", [&] {
+      record_free(nullptr, record_alloc({100, 112, 1}, make_stack(pc - 0x10000)), {0, of_all});
+    });
     auto found = lives_of(pc);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found.begin()->first.first, of_all ? "brief" : "(other threads)");
@@ -429,7 +453,8 @@ TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
   constexpr uintptr_t kFirst = 0x930000, kPlaces = 40;
   constexpr size_t kThreads = 3 * ThreadLivesTable::kMost / kPlaces;
   auto work = [&] {
-    for (uintptr_t i = 0; i < kPlaces; i++) record_free(record_alloc({100, 112, kRare}, make_stack(kFirst + i - 0x10000)));
+    for (uintptr_t i = 0; i < kPlaces; i++)
+      record_free(record_alloc({100, 112, kRare}, make_stack(kFirst + i - 0x10000)));
   };
   for (size_t t = 0; t < kThreads; t++) as_thread("many", work);
   EXPECT_LE(records.thread_lives.size(), ThreadLivesTable::kMost);
@@ -438,10 +463,12 @@ TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
     if (row.stack.at(0) + 1 - kFirst < kPlaces) freed[row.labels.at("thread")] += row.values.at(2);
   }
-  EXPECT_EQ(freed["many"] + freed["last"] + freed["(other threads)"], static_cast<int64_t>((kThreads + 1) * kPlaces));
+  EXPECT_EQ(freed["many"] + freed["last"] + freed["(other threads)"],
+            static_cast<int64_t>((kThreads + 1) * kPlaces));
   EXPECT_GT(freed["(other threads)"], 0);
   EXPECT_EQ(freed["last"], static_cast<int64_t>(kPlaces));
-  EXPECT_NE(comments(written(Kind::kLifetime)).find("samples freed are of (other threads)"), std::string::npos);
+  EXPECT_NE(comments(written(Kind::kLifetime)).find("samples freed are of (other threads)"),
+            std::string::npos);
 }
 
 SEEMALLOC_NOINLINE void free_here(SampleId id, DeathStacks wanted) {
@@ -453,9 +480,11 @@ SEEMALLOC_NOINLINE void free_there(Recorder* recorder, SampleId id, DeathStacks 
   asm volatile("");
 }
 
-// The rows of one place: objects by freeing thread and by the depth of the freeing stack; and the freeing stacks.
+// The rows of one place: objects by freeing thread and by the depth of the freeing stack; and the
+// freeing stacks.
 struct DeathsFound {
-  std::map<std::pair<std::string, size_t>, int64_t> objects;  // by freed_by and depth of the stack that freed
+  // By freed_by and depth of the stack that freed.
+  std::map<std::pair<std::string, size_t>, int64_t> objects;
   std::set<std::vector<uint64_t>> stacks;
 };
 DeathsFound deaths_of(uintptr_t pc) {
@@ -463,7 +492,9 @@ DeathsFound deaths_of(uintptr_t pc) {
   for (const DecodedRow& row : rows_of(written(Kind::kDeaths))) {
     if (row.stack.back() != pc - 1) continue;
     EXPECT_EQ(row.stack.at(row.stack.size() - 2), 0u) << "the joint";
-    EXPECT_NEAR(static_cast<double>(row.values.at(1)), static_cast<double>(row.values.at(0)) * 112, 56);  // both are rounded
+    // Both are rounded.
+    EXPECT_NEAR(static_cast<double>(row.values.at(1)), static_cast<double>(row.values.at(0)) * 112,
+                56);
     found.objects[{row.labels.at("freed_by"), row.stack.size() - 2}] += row.values.at(0);
     found.stacks.insert(std::vector<uint64_t>(row.stack.begin(), row.stack.end() - 2));
   }
@@ -492,8 +523,9 @@ TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
   make();  // alive
   for (int i = 0; i < 5; i++) free_here(make(), {3, true});
   for (int i = 0; i < 7; i++) free_there(recorder, make(), {5, true});
-  for (int i = 0; i < 2; i++) free_here(make(), {3, false});  // not recorded, because every block is
-  free_here(make(), {0, true});                              // not recorded, because it is not requested
+  // Not recorded, because every block is.
+  for (int i = 0; i < 2; i++) free_here(make(), {3, false});
+  free_here(make(), {0, true});  // not recorded, because it is not requested
   DeathsFound found = deaths_of(kPc);
   std::map<std::pair<std::string, size_t>, int64_t> expected{
       {{"same thread", 0}, 3}, {{"same thread", 3}, 5}, {{"same thread", 5}, 7}};
@@ -510,7 +542,8 @@ TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
   EXPECT_EQ(deaths_of(kPc).objects, expected);
   std::string text = comments(written(Kind::kDeaths));
   EXPECT_NE(text.find("deaths: "), std::string::npos) << text;
-  EXPECT_EQ(decode(written(Kind::kDeaths)).numbers.count(7), 0u) << "drop_frames would cut the second stack";
+  EXPECT_EQ(decode(written(Kind::kDeaths)).numbers.count(7), 0u)
+      << "drop_frames would cut the second stack";
   EXPECT_EQ(decode(written(Kind::kHeap)).numbers.count(7), 1u);
 }
 
@@ -545,19 +578,27 @@ TEST(ProfileKinds, SayWhatTheyAre) {
     EXPECT_NE(text.find("samples with a broken unwind"), std::string::npos) << text;
   }
   EXPECT_NE(comments(written(Kind::kPeak)).find("peak: "), std::string::npos);
-  EXPECT_NE(comments(written(Kind::kPeak)).find(" bytes per thread from the highest mark of "), std::string::npos);
-  EXPECT_NE(comments(written(Kind::kHeap, 77)).find(" samples were drawn at another interval"), std::string::npos);
-  for (Kind kind : {Kind::kHeap, Kind::kRemoteFrees, Kind::kAllocs, Kind::kChurn, Kind::kLifetime, Kind::kDeaths}) {
+  EXPECT_NE(comments(written(Kind::kPeak)).find(" bytes per thread from the highest mark of "),
+            std::string::npos);
+  EXPECT_NE(comments(written(Kind::kHeap, 77)).find(" samples were drawn at another interval"),
+            std::string::npos);
+  for (Kind kind : {Kind::kHeap, Kind::kRemoteFrees, Kind::kAllocs, Kind::kChurn, Kind::kLifetime,
+                    Kind::kDeaths}) {
     SampleTotals totals = sample_totals();
-    std::string wanted = "allocated: " + std::to_string(std::llround(totals.alloc_bytes)) + " bytes estimated, standard error " +
+    std::string wanted = "allocated: " + std::to_string(std::llround(totals.alloc_bytes)) +
+                         " bytes estimated, standard error " +
                          std::to_string(std::llround(totals.alloc_bytes_stderr)) +
                          " bytes; exactly 1000000 bytes since the start\n";
-    EXPECT_NE(comments(written(kind)).find(wanted), std::string::npos) << comments(written(kind)) << wanted;
+    EXPECT_NE(comments(written(kind)).find(wanted), std::string::npos)
+        << comments(written(kind)) << wanted;
   }
   for (Kind kind : {Kind::kPeak, Kind::kRemoteFrees}) {
-    EXPECT_NE(comments(written(kind)).find("there is no exact total: frees are not counted"), std::string::npos) << comments(written(kind));
+    EXPECT_NE(comments(written(kind)).find("there is no exact total: frees are not counted"),
+              std::string::npos)
+        << comments(written(kind));
   }
-  for (Kind kind : {Kind::kPeak, Kind::kThreads}) EXPECT_EQ(comments(written(kind)).find("allocated: "), std::string::npos);
+  for (Kind kind : {Kind::kPeak, Kind::kThreads})
+    EXPECT_EQ(comments(written(kind)).find("allocated: "), std::string::npos);
   set_baseline({12345, 1'000'000});
   EXPECT_NE(comments(written(Kind::kSince)).find("the baseline was set "), std::string::npos);
   EXPECT_LT(decode(written(Kind::kSince)).numbers[10], 60'000'000'000u);
@@ -565,17 +606,24 @@ TEST(ProfileKinds, SayWhatTheyAre) {
   record_free(id);
 }
 
-// Each figure is the sum of the rows with its standard error; blocks freed by another thread are a part.
+// Each figure is the sum of the rows with its standard error; blocks freed by another thread are a
+// part.
 TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
   constexpr uint64_t kInterval = 4096;
   struct Said {
     double bytes, error;
     explicit Said(Kind kind) {
-      std::string all = comments(written(kind)), head = kind == Kind::kRemoteFrees ? "\nfreed by another thread: " : "\nfreed: ";
+      std::string all = comments(written(kind)),
+                  head = kind == Kind::kRemoteFrees ? "\nfreed by another thread: " : "\nfreed: ";
       size_t at = all.find(head);
       EXPECT_NE(at, std::string::npos) << all;
-      if (at == std::string::npos || sscanf(all.c_str() + at + head.size(), "%lf bytes estimated, standard error %lf bytes", &bytes, &error) != 2) bytes = error = -1;
-      if (kind != Kind::kRemoteFrees) EXPECT_NE(all.find("; exactly 456789 bytes since the start\n", at), std::string::npos) << all;
+      if (at == std::string::npos ||
+          sscanf(all.c_str() + at + head.size(), "%lf bytes estimated, standard error %lf bytes",
+                 &bytes, &error) != 2)
+        bytes = error = -1;
+      if (kind != Kind::kRemoteFrees)
+        EXPECT_NE(all.find("; exactly 456789 bytes since the start\n", at), std::string::npos)
+            << all;
     }
   };
   constexpr Kind kKinds[] = {Kind::kLifetime, Kind::kDeaths, Kind::kRemoteFrees};
@@ -605,13 +653,17 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   constexpr uint64_t kInterval = 4096;
   std::vector<SampleId> ids;
   auto record = [&](int count, size_t bytes) {
-    for (int i = 0; i < count; i++) ids.push_back(record_alloc({bytes, bytes, kInterval}, make_stack(77)));
+    for (int i = 0; i < count; i++)
+      ids.push_back(record_alloc({bytes, bytes, kInterval}, make_stack(77)));
   };
   record(10, 1024);
   exact_allocated = 500'000;
   set_baseline({12345, exact_allocated});
-  EXPECT_NE(comments(written(Kind::kSince)).find("allocated: 0 bytes estimated, standard error 0 bytes; exactly 0 bytes since the baseline\n"),
-            std::string::npos)
+  EXPECT_NE(
+      comments(written(Kind::kSince))
+          .find(
+              "allocated: 0 bytes estimated, standard error 0 bytes; exactly 0 bytes since the baseline\n"),
+      std::string::npos)
       << comments(written(Kind::kSince));
   record(3, 1024);
   record(2, 512);
@@ -620,19 +672,29 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
     double small = sample_weight(512, kInterval), large = sample_weight(1024, kInterval);
     double bytes = 2 * small * 512 + 3 * large * 1024;
     double one_more = large * 1024;
-    double error = std::sqrt(2 * small * (small - 1) * 512 * 512 + 3 * large * (large - 1) * 1024 * 1024 + one_more * one_more);
-    return "allocated: " + std::to_string(std::llround(bytes)) + " bytes estimated, standard error " +
-           std::to_string(std::llround(error)) + " bytes; exactly 17000 bytes since the baseline\n";
+    double error = std::sqrt(2 * small * (small - 1) * 512 * 512 +
+                             3 * large * (large - 1) * 1024 * 1024 + one_more * one_more);
+    return "allocated: " + std::to_string(std::llround(bytes)) +
+           " bytes estimated, standard error " + std::to_string(std::llround(error)) +
+           " bytes; exactly 17000 bytes since the baseline\n";
   };
-  EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << comments(written(Kind::kSince)) << said();
+  EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos)
+      << comments(written(Kind::kSince)) << said();
   for (SampleId id : ids) record_free(id);
   EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << "freed or not";
-  EXPECT_NE(comments(written(Kind::kSince)).find("; live bytes changed by exactly 0, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince))
+                .find("; live bytes changed by exactly 0, by allocated size\n"),
+            std::string::npos)
+      << comments(written(Kind::kSince));
   set_baseline({20000, exact_allocated});
-  EXPECT_NE(comments(written(Kind::kSince)).find("; live bytes changed by exactly -7655, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince))
+                .find("; live bytes changed by exactly -7655, by allocated size\n"),
+            std::string::npos)
+      << comments(written(Kind::kSince));
   set_baseline();
   EXPECT_EQ(comments(written(Kind::kSince)).find("live bytes changed by"), std::string::npos);
-  EXPECT_EQ(comments(written(Kind::kSince)).find(" since the baseline\n"), std::string::npos) << "what it was at the baseline is not known";
+  EXPECT_EQ(comments(written(Kind::kSince)).find(" since the baseline\n"), std::string::npos)
+      << "what it was at the baseline is not known";
   exact_allocated = 1'000'000;
 }
 
@@ -640,14 +702,16 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
 TEST(ProfileKinds, LifetimesAreLostAndCountedWhenMemoryIsRefused) {
   constexpr uintptr_t kFirst = 0x1000000;
   std::vector<SampleId> ids;
-  for (uintptr_t i = 0; i < 30000; i++) ids.push_back(record_alloc({100, 112, 1}, make_stack(kFirst + i)));
+  for (uintptr_t i = 0; i < 30000; i++)
+    ids.push_back(record_alloc({100, 112, 1}, make_stack(kFirst + i)));
   uint64_t before = records.lost_lifetimes.load();
   os::fault_hook = [](long number) -> long { return number == SYS_mmap ? -12 : 0; };
   for (SampleId id : ids) record_free(id);
   os::fault_hook = nullptr;
   EXPECT_GT(records.lost_lifetimes.load(), before);
   for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++) {
-    EXPECT_NE(comments(written(static_cast<Kind>(kind))).find(" lifetimes of freed samples lost"), std::string::npos);
+    EXPECT_NE(comments(written(static_cast<Kind>(kind))).find(" lifetimes of freed samples lost"),
+              std::string::npos);
   }
   uint64_t alive = 0;
   for (const DecodedRow& row : rows_of(written(Kind::kHeap))) {
@@ -666,7 +730,8 @@ TEST(ProfileKinds, CanBeTakenWhileThreadsRun) {
       std::vector<SampleId> mine;
       while (!stop.load()) {
         if (mine.size() < 500 || random() % 2 == 0) {
-          mine.push_back(record_alloc({100, size_t{128} << random() % 4, 1}, make_stack(random() % 50)));
+          mine.push_back(
+              record_alloc({100, size_t{128} << random() % 4, 1}, make_stack(random() % 50)));
         } else {
           record_free(mine.back());
           mine.pop_back();
@@ -681,7 +746,8 @@ TEST(ProfileKinds, CanBeTakenWhileThreadsRun) {
     });
   }
   for (int round = 0; round < repetitions(10); round++) {
-    for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++) ASSERT_FALSE(written(static_cast<Kind>(kind)).empty());
+    for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++)
+      ASSERT_FALSE(written(static_cast<Kind>(kind)).empty());
     set_baseline();
   }
   stop.store(true);

@@ -1,8 +1,9 @@
-// Recorder: per-thread state that makes samples cheap: the stacks that the thread sampled recently, free ids of the
-// live table, and the back-off of its sampling interval.
+// Recorder: per-thread state that makes samples cheap: the stacks that the thread sampled recently,
+// free ids of the live table, and the back-off of its sampling interval.
 //
-// core/api makes it for a thread heap, and it stays with the heap when another thread adopts that. Threads: the heap's.
-// A signal handler that allocates while its thread uses the recorder finds it `busy` and works without it.
+// core/api makes it for a thread heap, and it stays with the heap when another thread adopts that.
+// Threads: the heap's. A signal handler that allocates while its thread uses the recorder finds it
+// `busy` and works without it.
 #pragma once
 
 #include "core/base/units.h"
@@ -26,7 +27,8 @@ static_assert(sizeof(Recorder) <= 2 * KiB);
 // The calling thread's use of a recorder. get() returns null if there is none or it is busy.
 class RecorderUse {
  public:
-  explicit RecorderUse(Recorder* recorder) : recorder_(recorder != nullptr && !recorder->busy ? recorder : nullptr) {
+  explicit RecorderUse(Recorder* recorder)
+      : recorder_(recorder != nullptr && !recorder->busy ? recorder : nullptr) {
     if (recorder_ != nullptr) recorder_->busy = true;
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }

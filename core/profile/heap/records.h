@@ -1,8 +1,11 @@
-// Everything that the heap sampler has recorded: the process's single set of tables, and sums over them.
+// Everything that the heap sampler has recorded: the process's single set of tables, and sums over
+// them.
 //
-// heap_profile.cc writes the tables; the profile writer reads them. Threads: any; each table has its own locks.
-// Lock order: unloaded modules, baseline, buckets, stacks, lives of threads, live table, thread names, arena. A thread
-// holds at most one of these locks, except that it may take the arena's lock while it holds another.
+// heap_profile.cc writes the tables; the profile writer reads them. Threads: any; each table has
+// its own locks.
+// Lock order: unloaded modules, baseline, buckets, stacks, lives of threads, live table, thread
+// names, arena. A thread holds at most one of these locks, except that it may take the arena's lock
+// while it holds another.
 #pragma once
 
 #include <atomic>
@@ -19,13 +22,14 @@
 
 namespace seemalloc::profile {
 
-// The moment from which a profile of kind `since` counts. Each bucket stores its counts at that moment.
+// The moment from which a profile of kind `since` counts. Each bucket stores its counts at that
+// moment.
 struct Baseline {
   Lock lock;  // one thread sets it at a time
-  // Odd while the baseline is being set. Marks are stored with release and loaded with acquire: a reader that has read
-  // a new mark also sees an odd version.
+  // Odd while the baseline is being set. Marks are stored with release and loaded with acquire: a
+  // reader that has read a new mark also sees an odd version.
   std::atomic<uint32_t> version{0};
-  std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
+  std::atomic<uint64_t> time_ns{0};          // CLOCK_MONOTONIC; 0: never set, everything counts
   std::atomic<uint64_t> allocated_bytes{0};  // exact, up to the baseline; 0: unknown
   std::atomic<uint64_t> live_bytes{0};       // exact, at the baseline; 0: unknown
 };
@@ -40,18 +44,20 @@ struct Records {
   Peak peak;
   Baseline baseline;
   std::atomic<uint64_t> first_sample_ns{0};  // CLOCK_MONOTONIC; 0: none yet
-  std::atomic<uint64_t> dropped{0};         // samples lost for lack of memory
-  std::atomic<uint64_t> stale_resizes{0};   // resizes not recorded for lack of memory
-  std::atomic<uint64_t> lost_lifetimes{0};  // lifetimes of freed samples, lost for lack of memory
+  std::atomic<uint64_t> dropped{0};          // samples lost for lack of memory
+  std::atomic<uint64_t> stale_resizes{0};    // resizes not recorded for lack of memory
+  // Lifetimes of freed samples, lost for lack of memory.
+  std::atomic<uint64_t> lost_lifetimes{0};
 };
 extern Records records;
 
-// The maximum number of per-thread lifetime records: 1/400 of the peak of live bytes (estimated from samples), but at
-// least 512 records.
+// The maximum number of per-thread lifetime records: 1/400 of the peak of live bytes (estimated
+// from samples), but at least 512 records.
 inline size_t most_thread_lives() {
   constexpr size_t kLeast = 512, kShare = 400;
   int64_t peak = records.peak.bytes();
-  size_t most = kLeast + (peak > 0 ? static_cast<size_t>(peak) : 0) / (kShare * sizeof(ThreadLives));
+  size_t most =
+      kLeast + (peak > 0 ? static_cast<size_t>(peak) : 0) / (kShare * sizeof(ThreadLives));
   return most < ThreadLivesTable::kMost ? most : ThreadLivesTable::kMost;
 }
 
@@ -60,30 +66,35 @@ struct BucketRow {
   const Bucket* bucket;
   uint64_t alloc_samples;
   uint64_t live_samples;
-  uint64_t elsewhere_samples;  // freed by another thread
-  uint64_t asked_bytes;        // requested bytes of all samples since the start
-  uint64_t live_asked_bytes;   // requested bytes of the live samples
+  uint64_t elsewhere_samples;      // freed by another thread
+  uint64_t asked_bytes;            // requested bytes of all samples since the start
+  uint64_t live_asked_bytes;       // requested bytes of the live samples
   uint64_t mark_alloc, mark_live;  // counts at the baseline
-  uint64_t peak_samples;           // live at the high-water mark; filled in by the caller that needs it
-  double weight;  // blocks that one sample stands for
+  uint64_t peak_samples;  // live at the high-water mark; filled in by the caller that needs it
+  double weight;          // blocks that one sample stands for
 
   double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
   double live_objects() const { return weight * static_cast<double>(live_samples); }
   double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
   double peak_objects() const { return weight * static_cast<double>(peak_samples); }
-  // Objects since the baseline. more_live_objects() may be negative; new_objects() may be negative if the baseline was
-  // set while the counts were read.
-  double new_objects() const { return weight * (static_cast<double>(alloc_samples) - static_cast<double>(mark_alloc)); }
-  double more_live_objects() const { return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live)); }
+  // Objects since the baseline. more_live_objects() may be negative; new_objects() may be negative
+  // if the baseline was set while the counts were read.
+  double new_objects() const {
+    return weight * (static_cast<double>(alloc_samples) - static_cast<double>(mark_alloc));
+  }
+  double more_live_objects() const {
+    return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live));
+  }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);
 
-// The standard error of a sum of samples. The sum is the Horvitz-Thompson estimate: each sample counts 1/p. Under
-// Poisson sampling, its variance is estimated by the sum over samples of (1-p)/p² × bytes². With few samples, or with
-// large blocks of which nearly all are sampled, that variance estimate is too small exactly when the sum is too small.
-// Therefore one more block is allowed for if any block may be missing: the square of the largest weight × bytes is
-// added. The tool does the same for parts of a profile (tool/report/error.go).
+// The standard error of a sum of samples. The sum is the Horvitz-Thompson estimate: each sample
+// counts 1/p. Under Poisson sampling, its variance is estimated by the sum over samples of (1-p)/p²
+// × bytes². With few samples, or with large blocks of which nearly all are sampled, that variance
+// estimate is too small exactly when the sum is too small. Therefore one more block is allowed for
+// if any block may be missing: the square of the largest weight × bytes is added. The tool does the
+// same for parts of a profile (tool/report/error.go).
 class SamplingError {
  public:
   // Adds `objects` estimated blocks of `bytes` each, every one with `weight` = 1/p.
@@ -95,7 +106,8 @@ class SamplingError {
     if (largest > largest_) largest_ = largest;
   }
   double variance() const {
-    constexpr double kCertain = 40;  // expected missing blocks ≥ 1/40: add the whole extra block; else a part
+    // Expected missing blocks ≥ 1/40: add the whole extra block; else a part.
+    constexpr double kCertain = 40;
     double part = kCertain * missing_;
     return squares_ + largest_ * largest_ * (part < 1 ? part : 1);
   }
@@ -115,7 +127,8 @@ class RowSums {
 
  private:
   SampleTotals totals_ = {};
-  SamplingError allocated_, in_use_, requested_;  // errors in bytes; requested_: requested bytes of live blocks
+  // Errors in bytes; requested_: requested bytes of live blocks.
+  SamplingError allocated_, in_use_, requested_;
 };
 
 }  // namespace seemalloc::profile

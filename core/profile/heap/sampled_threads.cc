@@ -10,14 +10,15 @@ constinit thread_local uint32_t sampled_thread_cache = 0;
 
 namespace {
 
-// The number of the thread that called fork, in the child, if it is an unnamed one. Written while there is only one
-// thread.
+// The number of the thread that called fork, in the child, if it is an unnamed one. Written while
+// there is only one thread.
 struct Renumbered {
   uint32_t recorded, now;
 };
 constinit Renumbered renumbered{};
 
-// Makes numbers available again: those of threads that have exited and have no live samples. Walks the live table.
+// Makes numbers available again: those of threads that have exited and have no live samples. Walks
+// the live table.
 void recycle_numbers(ThreadNames::When when) {
   if (!records.threads.begin_recycling(when)) return;
   ThreadNames::Marks marks;
@@ -33,18 +34,22 @@ SEEMALLOC_NOINLINE uint32_t find_sampled_thread() {
   uint32_t id = static_cast<uint32_t>(os::thread_id());
   char name[os::kThreadNameBytes] = {};
   os::own_thread_name(name);
-  // Threads that have exited and have no live samples take up records, so that profiles of lifetimes cannot distinguish
-  // other threads.
+  // Threads that have exited and have no live samples take up records, so that profiles of
+  // lifetimes cannot distinguish other threads.
   size_t most = most_thread_lives();
-  if (records.thread_lives.is_full(most) && records.threads.may_recycle(most / 4)) recycle_numbers(ThreadNames::When::kEarly);
+  if (records.thread_lives.is_full(most) && records.threads.may_recycle(most / 4))
+    recycle_numbers(ThreadNames::When::kEarly);
   uint32_t number = records.threads.add(id, name);
   if (number == 0) {
     recycle_numbers(ThreadNames::When::kAllTaken);
     number = records.threads.add(id, name);
   }
-  // If a signal handler that sampled meanwhile has assigned another number to this thread, that one is kept.
+  // If a signal handler that sampled meanwhile has assigned another number to this thread, that one
+  // is kept.
   uint32_t mine = number != 0 ? number : kUnnamed | id, earlier = 0;
-  if (__atomic_compare_exchange_n(&sampled_thread_cache, &earlier, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return mine;
+  if (__atomic_compare_exchange_n(&sampled_thread_cache, &earlier, mine, false, __ATOMIC_RELAXED,
+                                  __ATOMIC_RELAXED))
+    return mine;
   if (has_number(earlier)) {
     records.threads.keep_first(earlier, number);
   } else if (number != 0) {

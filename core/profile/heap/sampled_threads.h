@@ -1,8 +1,10 @@
-// The thread of a heap sample: a number, found once per thread and stored in its thread-local memory.
+// The thread of a heap sample: a number, found once per thread and stored in its thread-local
+// memory.
 //
-// The number is one from ThreadNames, which no other thread ever has. If all of those are taken, it is the kernel's
-// thread id with kUnnamed set; that, too, lets a thread recognise its own allocations. The first thread of a forked
-// child keeps the number that it had in the parent, because blocks allocated there are its own. Threads: any.
+// The number is one from ThreadNames, which no other thread ever has. If all of those are taken, it
+// is the kernel's thread id with kUnnamed set; that, too, lets a thread recognise its own
+// allocations. The first thread of a forked child keeps the number that it had in the parent,
+// because blocks allocated there are its own. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +16,18 @@ namespace seemalloc::profile {
 
 inline constexpr uint32_t kUnnamed = 1u << 31;
 
-extern constinit thread_local uint32_t sampled_thread_cache __attribute__((tls_model("initial-exec")));
+extern constinit thread_local uint32_t sampled_thread_cache
+    __attribute__((tls_model("initial-exec")));
 uint32_t find_sampled_thread();
 inline uint32_t sampled_thread() {
   uint32_t number = sampled_thread_cache;
   return SEEMALLOC_LIKELY(number != 0) ? number : find_sampled_thread();
 }
-// Whether it is a number from ThreadNames. `thread` may have any value, since it may come from a sample that was freed
-// meanwhile.
-inline bool has_number(uint32_t thread) { return (thread & kUnnamed) == 0 && ThreadNames::place_of(thread) - 1 < ThreadNames::kMost; }
+// Whether it is a number from ThreadNames. `thread` may have any value, since it may come from a
+// sample that was freed meanwhile.
+inline bool has_number(uint32_t thread) {
+  return (thread & kUnnamed) == 0 && ThreadNames::place_of(thread) - 1 < ThreadNames::kMost;
+}
 // Whether a sample's thread is the calling one. A thread without a number has allocated no sample.
 inline bool is_own_sample(uint32_t thread) { return thread == sampled_thread_cache; }
 

@@ -10,10 +10,13 @@ namespace seemalloc::profile {
 
 namespace {
 
-void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thread& thread, uint64_t interval_bytes) {
+void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thread& thread,
+               uint64_t interval_bytes) {
   const BucketKey& key = held.bucket->key;
-  double objects = sample_weight(key.drawn_bytes, key.interval_bytes) * static_cast<double>(held.samples);
-  int64_t values[] = {rounded(objects), rounded(objects * static_cast<double>(key.allocated_bytes))};
+  double objects =
+      sample_weight(key.drawn_bytes, key.interval_bytes) * static_cast<double>(held.samples);
+  int64_t values[] = {rounded(objects),
+                      rounded(objects * static_cast<double>(key.allocated_bytes))};
   Label labels[kBucketLabels + kThreadLabels];
   unsigned count = bucket_labels(key, interval_bytes, labels);
   count += thread_labels(thread, labels + count);
@@ -33,7 +36,8 @@ unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels) {
 bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
   records.threads.refresh();
   HeldCounts counts;
-  if (!counts.take(HeldCounts::Order::kByThread)) return false;  // so that each name is written once
+  // So that each name is written once.
+  if (!counts.take(HeldCounts::Order::kByThread)) return false;
   ThreadNames::Thread thread;
   uint32_t number = 0;
   uint64_t threads = 0, others = 0;
@@ -48,8 +52,8 @@ bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
   FixedText<256> text;
   text << "threads: " << threads << " have live blocks";
   if (others != 0) {
-    text << "; " << others << " samples are of " << kOtherThreads << ": at most " << uint64_t{ThreadNames::kMost}
-         << " threads with live blocks are distinguished";
+    text << "; " << others << " samples are of " << kOtherThreads << ": at most "
+         << uint64_t{ThreadNames::kMost} << " threads with live blocks are distinguished";
   }
   encoder.comment(text);
   return true;

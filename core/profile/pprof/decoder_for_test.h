@@ -1,5 +1,5 @@
-// A reader of profile.proto for tests. It was written independently of the writer, so that an error must be in both to
-// go unnoticed.
+// A reader of profile.proto for tests. It was written independently of the writer, so that an error
+// must be in both to go unnoticed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -60,7 +60,8 @@ using Message = std::map<unsigned, Field>;  // for messages without repeated fie
 inline Message message_of(const std::string& bytes) {
   Message message;
   for (Field& field : fields_of(bytes)) {
-    EXPECT_TRUE(message.emplace(field.number, field).second) << "field " << field.number << " twice";
+    EXPECT_TRUE(message.emplace(field.number, field).second)
+        << "field " << field.number << " twice";
   }
   return message;
 }
@@ -142,12 +143,14 @@ inline std::vector<DecodedRow> rows_of(const std::string& bytes) {
     DecodedRow row{addresses(profile, first_of(field.bytes)), {}, {}};
     for (const Field& part : fields_of(field.bytes)) {
       if (part.number == 2) {
-        for (uint64_t value : numbers_of(part.bytes)) row.values.push_back(static_cast<int64_t>(value));
+        for (uint64_t value : numbers_of(part.bytes))
+          row.values.push_back(static_cast<int64_t>(value));
       }
       if (part.number != 3) continue;
       Message label = message_of(part.bytes);
       row.labels[profile.string(label[1].value)] =
-          label.count(2) != 0 ? profile.string(label[2].value) : std::to_string(static_cast<int64_t>(label[3].value));
+          label.count(2) != 0 ? profile.string(label[2].value)
+                              : std::to_string(static_cast<int64_t>(label[3].value));
     }
     rows.push_back(row);
   }

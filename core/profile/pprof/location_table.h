@@ -1,5 +1,5 @@
-// LocationTable: numbers the distinct addresses of a profile, starting at 1. Scratch memory of one profile; never uses
-// malloc. Threads: one.
+// LocationTable: numbers the distinct addresses of a profile, starting at 1. Scratch memory of one
+// profile; never uses malloc. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ class LocationTable {
     if (slots_ != nullptr) os::unmap(slots_, capacity_ * sizeof(Slot), os::Reason::kReport);
   }
 
-  // Returns the address's number; `*is_new` tells whether this call assigned it. Returns 0 if memory is refused.
+  // Returns the address's number; `*is_new` tells whether this call assigned it. Returns 0 if
+  // memory is refused.
   uint64_t number(uintptr_t address, bool* is_new) {
     *is_new = false;
     if ((count_ + 1) * 2 > capacity_ && !grow()) return 0;

@@ -80,7 +80,8 @@ bool Mappings::parse_text(uintptr_t entry) {
   for (size_t i = 0; i < mappings_.size(); i++) {
     if (entry >= mappings_[i].start && entry < mappings_[i].limit) main = i;
   }
-  for (size_t i = 0; i < mappings_.size(); i++) mappings_[i].id = i == main ? 1 : i < main ? i + 2 : i + 1;
+  for (size_t i = 0; i < mappings_.size(); i++)
+    mappings_[i].id = i == main ? 1 : i < main ? i + 2 : i + 1;
   return !text_.failed() && !mappings_.failed();
 }
 
@@ -103,18 +104,21 @@ void Mappings::add_line(size_t at, size_t end) {
   cursor.skip_spaces();
   line.path_at = static_cast<size_t>(cursor.at - text_.data());
   line.path_bytes = end - line.path_at;
-  if (line.path_bytes > kDeletedBytes && memcmp(text_.data() + end - kDeletedBytes, kDeleted, kDeletedBytes) == 0) {
+  if (line.path_bytes > kDeletedBytes &&
+      memcmp(text_.data() + end - kDeletedBytes, kDeleted, kDeletedBytes) == 0) {
     line.path_bytes -= kDeletedBytes;
   }
-  if (line.path_bytes == 0) return;  // anonymous: at most generated code, which no file describes
+  // anonymous: at most generated code, which no file describes.
+  if (line.path_bytes == 0) return;
 
   if (line.file_offset == 0) file_ = line;
   if (!executable) return;
-  bool same_file = file_.path_bytes == line.path_bytes &&
-                   memcmp(path(file_), path(line), line.path_bytes) == 0;
+  bool same_file =
+      file_.path_bytes == line.path_bytes && memcmp(path(file_), path(line), line.path_bytes) == 0;
   line.file_start = same_file ? file_.start : 0;
   if (mappings_.size() != 0) {
-    // The kernel may split a segment into several mappings (huge pages, mprotect). They are merged here.
+    // The kernel may split a segment into several mappings (huge pages, mprotect). They are merged
+    // here.
     Mapping& last = mappings_[mappings_.size() - 1];
     bool continues = last.limit == line.start && last.file_start == line.file_start && same_file &&
                      last.file_offset + (last.limit - last.start) == line.file_offset;
@@ -134,7 +138,8 @@ bool Mappings::add_unloaded() {
     memcpy(text_.data() + path_at, code.path, code.path_bytes);
     text_.set_size(path_at + code.path_bytes);
     size_t id = mappings_.size() == 0 ? 2 : mappings_.size() + 1;  // 1 is the main binary
-    mappings_.push({id, code.start, code.limit, code.file_offset, path_at, code.path_bytes, 0, &code.build_id});
+    mappings_.push({id, code.start, code.limit, code.file_offset, path_at, code.path_bytes, 0,
+                    &code.build_id});
   }
   return !mappings_.failed();
 }

@@ -1,9 +1,11 @@
-// Mappings: the executable mappings of this process as a profile lists them: file, range, offset, build id. Includes
-// unloaded modules, at the addresses that stacks have for them now (unloaded.h).
+// Mappings: the executable mappings of this process as a profile lists them: file, range, offset,
+// build id. Includes unloaded modules, at the addresses that stacks have for them now (unloaded.h).
 //
-// Read from /proc/self/maps with plain system calls when a profile is written: no dynamic linker, no malloc. Without
-// /proc the table is empty. Threads: one per object; the process may map and unmap meanwhile.
-// Invariants: 1. the loaded mappings are sorted by address and do not overlap; the same holds for the unloaded ones;
+// Read from /proc/self/maps with plain system calls when a profile is written: no dynamic linker,
+// no malloc. Without /proc the table is empty. Threads: one per object; the process may map and
+// unmap meanwhile.
+// Invariants: 1. the loaded mappings are sorted by address and do not overlap; the same holds for
+// the unloaded ones;
 // 2. ids are 1 … size(), and the main binary has id 1.
 #pragma once
 
@@ -20,25 +22,27 @@ struct Mapping {
   uintptr_t start, limit;
   uint64_t file_offset;
   size_t path_at, path_bytes;  // in the text from which the table was made; without " (deleted)"
-  uintptr_t file_start;  // address at which offset 0 of the file is mapped; 0 if it is not
-  const BuildId* build_id;  // of an unloaded one; null: must be read from memory
+  uintptr_t file_start;        // address at which offset 0 of the file is mapped; 0 if it is not
+  const BuildId* build_id;     // of an unloaded one; null: must be read from memory
 };
 
 class Mappings {
  public:
   // Reads the table. Returns false if memory is refused.
   bool read();
-  // Makes the table from text in the format of /proc/self/maps. `entry` is an address inside the main binary.
+  // Makes the table from text in the format of /proc/self/maps. `entry` is an address inside the
+  // main binary.
   bool parse(const char* text, size_t bytes, uintptr_t entry);
 
-  // Adds the unloaded mappings that have not been added yet. Requires: read() or parse() was called. Returns false if
-  // memory is refused.
+  // Adds the unloaded mappings that have not been added yet. Requires: read() or parse() was
+  // called. Returns false if memory is refused.
   bool add_unloaded();
 
   size_t size() const { return mappings_.size(); }
   const Mapping& operator[](size_t i) const { return mappings_[i]; }
   const char* path(const Mapping& mapping) const { return text_.data() + mapping.path_at; }
-  // Id of the mapping that contains the address; 0 if there is none (an unloaded module, generated code).
+  // Id of the mapping that contains the address; 0 if there is none (an unloaded module, generated
+  // code).
   uint64_t id_of(uintptr_t address) const;
 
  private:
@@ -49,7 +53,7 @@ class Mappings {
   GrowArray<Mapping> mappings_;  // the loaded ones, then the unloaded ones
   size_t loaded_ = 0;
   size_t unloaded_ = 0;  // number of unloaded ones added so far
-  Mapping file_ = {};  // the last line that started a file at offset 0
+  Mapping file_ = {};    // the last line that started a file at offset 0
 };
 
 }  // namespace seemalloc::profile

@@ -75,8 +75,8 @@ TEST(Mappings, PutsTheMainBinaryFirst) {
 }
 
 TEST(Mappings, TakesAnyText) {
-  for (const char* text : {"", "\n\n", "zzz", "1000", "1000-", "1000-2000", "1000-2000 r-xp", "1000-2000 r-xp 0 0 0",
-                           "1000-2000 r-xp 00000000 08:01 1 /x"}) {
+  for (const char* text : {"", "\n\n", "zzz", "1000", "1000-", "1000-2000", "1000-2000 r-xp",
+                           "1000-2000 r-xp 0 0 0", "1000-2000 r-xp 00000000 08:01 1 /x"}) {
     Mappings mappings;
     EXPECT_TRUE(mappings.parse(text, strlen(text), 0)) << text;
     EXPECT_EQ(mappings.size(), std::string(text).ends_with("/x") ? 1u : 0u) << text;
@@ -107,7 +107,8 @@ TEST(Mappings, IsEmptyWithoutProc) {
 
 // The build id of a file as printed by readelf.
 std::string build_id_from_readelf(const std::string& path) {
-  FILE* pipe = popen(("readelf -n '" + path + "' 2>/dev/null | sed -n 's/.*Build ID: //p'").c_str(), "r");
+  FILE* pipe =
+      popen(("readelf -n '" + path + "' 2>/dev/null | sed -n 's/.*Build ID: //p'").c_str(), "r");
   char line[128] = {};
   if (pipe == nullptr || fgets(line, sizeof(line), pipe) == nullptr) line[0] = 0;
   if (pipe != nullptr) pclose(pipe);
@@ -143,10 +144,12 @@ TEST(BuildId, ReadsTheVdso) { EXPECT_GT(read_build_id(getauxval(AT_SYSINFO_EHDR)
 TEST(BuildId, NeverFaults) {
   EXPECT_EQ(read_build_id(0).size, 0u);
   EXPECT_EQ(read_build_id(UINTPTR_MAX - 10).size, 0u);
-  const char text[] = "no ELF file at all, but long enough to be read as a header and then to be told from one";
+  const char text[] =
+      "no ELF file at all, but long enough to be read as a header and then to be told from one";
   EXPECT_EQ(read_build_id(reinterpret_cast<uintptr_t>(text)).size, 0u);
   // A real header with segments that point nowhere.
-  char* page = static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* page = static_cast<char*>(
+      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   memcpy(page, reinterpret_cast<void*>(getauxval(AT_SYSINFO_EHDR)), 4096);
   munmap(page + 4096, 4096);
   for (size_t i = 16; i < 1024; i++) {

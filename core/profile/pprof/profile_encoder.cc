@@ -38,7 +38,14 @@ namespace label_field {
 enum : unsigned { kKey = 1, kString = 2, kNumber = 3, kNumberUnit = 4 };
 }
 namespace mapping_field {
-enum : unsigned { kId = 1, kMemoryStart = 2, kMemoryLimit = 3, kFileOffset = 4, kFilename = 5, kBuildId = 6 };
+enum : unsigned {
+  kId = 1,
+  kMemoryStart = 2,
+  kMemoryLimit = 3,
+  kFileOffset = 4,
+  kFilename = 5,
+  kBuildId = 6
+};
 }
 namespace location_field {
 enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
@@ -50,8 +57,9 @@ namespace function_field {
 enum : unsigned { kId = 1, kName = 2, kSystemName = 3, kFilename = 4, kStartLine = 5 };
 }
 
-// The allocator's entry points. pprof cuts a stack below the first frame (from the root) whose simplified name matches
-// as a whole. The mangled forms are for profiles that were symbolised without demangling.
+// The allocator's entry points. pprof cuts a stack below the first frame (from the root) whose
+// simplified name matches as a whole. The mangled forms are for profiles that were symbolised
+// without demangling.
 constexpr char kDropFrames[] =
     "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
     "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
@@ -68,7 +76,8 @@ int64_t rounded(double value) {
   return value >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(value + 0.5);
 }
 
-bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType period_type, uint64_t period) {
+bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType period_type,
+                           uint64_t period) {
   value_count_ = count;
   if (!mappings_.read() || !mappings_.add_unloaded()) {
     refused_ = true;
@@ -94,7 +103,8 @@ void ProfileEncoder::write_python_comment() {
   PythonCounters counters = python_counters();
   FixedText<256> text;
   text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
-       << " stacks with Python frames that could not be read, " << counters.without_room << " frames of functions for which there was no space";
+       << " stacks with Python frames that could not be read, " << counters.without_room
+       << " frames of functions for which there was no space";
   comment(text);
 }
 
@@ -102,7 +112,9 @@ void ProfileEncoder::write_unloaded_comment() {
   uint64_t times = unloaded_without_room();
   if (times == 0) return;
   FixedText<192> text;
-  text << "modules: " << times << " times a module of recorded stacks was unloaded that cannot be distinguished from a later one at its addresses";
+  text
+      << "modules: " << times
+      << " times a module of recorded stacks was unloaded that cannot be distinguished from a later one at its addresses";
   comment(text);
 }
 
@@ -131,10 +143,12 @@ uint64_t ProfileEncoder::add_string(const char* text, size_t bytes) {
 uint64_t ProfileEncoder::string(const char* text) {
   uint64_t hash = 0;
   size_t bytes = 0;
-  for (; text[bytes] != 0; bytes++) hash = (hash ^ static_cast<unsigned char>(text[bytes])) * 0x100000001B3;
+  for (; text[bytes] != 0; bytes++)
+    hash = (hash ^ static_cast<unsigned char>(text[bytes])) * 0x100000001B3;
   if (bytes == 0) return 0;
   Known& known = known_[(hash ^ hash >> 32) % kKnown];
-  if (known.bytes == bytes && memcmp(out_.bytes().data() + known.at, text, bytes) == 0) return known.index;
+  if (known.bytes == bytes && memcmp(out_.bytes().data() + known.at, text, bytes) == 0)
+    return known.index;
   uint64_t index = add_string(text, bytes);
   known = out_.failed() ? Known{} : Known{out_.bytes().size() - bytes, bytes, index};
   return index;
@@ -161,7 +175,9 @@ void ProfileEncoder::write_mappings() {
 void ProfileEncoder::write_mapping(const Mapping& mapping) {
   uint64_t filename = add_string(mappings_.path(mapping), mapping.path_bytes);
   uint64_t build_id = 0;
-  BuildId id = mapping.build_id != nullptr ? *mapping.build_id : mapping.file_start == 0 ? BuildId{} : read_build_id(mapping.file_start);
+  BuildId id = mapping.build_id != nullptr ? *mapping.build_id
+               : mapping.file_start == 0   ? BuildId{}
+                                           : read_build_id(mapping.file_start);
   if (id.size != 0) {
     char hex[2 * BuildId::kMaxBytes];
     for (size_t i = 0; i < id.size; i++) {
@@ -180,8 +196,8 @@ void ProfileEncoder::write_mapping(const Mapping& mapping) {
   out_.end();
 }
 
-// Writes the mapping of a module that was unloaded after begin(). Returns the mapping's id. Requires: no message is
-// open.
+// Writes the mapping of a module that was unloaded after begin(). Returns the mapping's id.
+// Requires: no message is open.
 uint64_t ProfileEncoder::write_more_unloaded(uintptr_t address) {
   size_t known = mappings_.size();
   if (!mappings_.add_unloaded()) refused_ = true;
@@ -225,14 +241,18 @@ uint64_t ProfileEncoder::python_function(uint32_t number) {
   if (id == 0) refused_ = true;
   if (!is_new) return id;
   const PythonNames* names = python_names();
-  PythonNames::Function function = names != nullptr ? names->function(number) : PythonNames::Function{};
-  uint64_t name = add_string(function.name.data, function.name.bytes), file = add_string(function.file.data, function.file.bytes);
-  write_function(id, name, file, function.first_line > 0 ? static_cast<uint64_t>(function.first_line) : 0);
+  PythonNames::Function function =
+      names != nullptr ? names->function(number) : PythonNames::Function{};
+  uint64_t name = add_string(function.name.data, function.name.bytes),
+           file = add_string(function.file.data, function.file.bytes);
+  write_function(id, name, file,
+                 function.first_line > 0 ? static_cast<uint64_t>(function.first_line) : 0);
   return id;
 }
 
 // A value that is not known is 0.
-void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line) {
+void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file,
+                                    uint64_t first_line) {
   out_.begin(profile_field::kFunction);
   out_.number(function_field::kId, id);
   out_.number(function_field::kName, name);
@@ -243,7 +263,8 @@ void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file, u
 }
 
 // Writes a location in a function that has a name. It is in no mapping.
-void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line) {
+void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_t function,
+                                          uint64_t line) {
   out_.begin(profile_field::kLocation);
   out_.number(location_field::kId, id);
   out_.number(location_field::kAddress, address);
@@ -269,18 +290,21 @@ uint64_t ProfileEncoder::joint() {
 
 namespace {
 // The address may be moved concurrently (unloaded.h).
-uintptr_t load(const uintptr_t& return_address) { return __atomic_load_n(&return_address, __ATOMIC_RELAXED); }
+uintptr_t load(const uintptr_t& return_address) {
+  return __atomic_load_n(&return_address, __ATOMIC_RELAXED);
+}
 }  // namespace
 
-void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels,
-                         unsigned label_count) {
+void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values,
+                         const Label* labels, unsigned label_count) {
   DCHECK(depth <= kMaxStackDepth);
   for (unsigned i = 0; i < depth; i++) ids_[i] = location(load(return_addresses[i]));
   write_row(depth, values, labels, label_count);
 }
 
-void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth,
-                                const int64_t* values, const Label* labels, unsigned label_count) {
+void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made,
+                                unsigned made_depth, const int64_t* values, const Label* labels,
+                                unsigned label_count) {
   DCHECK(freed_depth <= kMaxStackDepth && made_depth <= kMaxStackDepth);
   unsigned depth = 0;
   for (unsigned i = 0; i < freed_depth; i++) ids_[depth++] = location(load(freed[i]));
@@ -289,7 +313,8 @@ void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, co
   write_row(depth, values, labels, label_count);
 }
 
-void ProfileEncoder::write_row(unsigned depth, const int64_t* values, const Label* labels, unsigned label_count) {
+void ProfileEncoder::write_row(unsigned depth, const int64_t* values, const Label* labels,
+                               unsigned label_count) {
   DCHECK(label_count <= kMostLabels);
   uint64_t keys[kMostLabels], texts[kMostLabels], units[kMostLabels];
   for (unsigned i = 0; i < label_count; i++) {

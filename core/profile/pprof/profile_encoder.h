@@ -1,12 +1,12 @@
-// ProfileEncoder: writes one profile.proto (github.com/google/pprof, proto/profile.proto), uncompressed, into memory of
-// its own: framing, strings, mappings with build ids, locations, comments, labels. The code of each profile kind
-// supplies the rows.
+// ProfileEncoder: writes one profile.proto (github.com/google/pprof, proto/profile.proto),
+// uncompressed, into memory of its own: framing, strings, mappings with build ids, locations,
+// comments, labels. The code of each profile kind supplies the rows.
 //
-// Usage: begin(), then duration(), comment() and row() in any order, then finish(). The string table is not collected
-// first. Its entries are top-level fields like all others, so each is written when it is needed, before the message
-// that refers to it.
-// Threads: one per object; takes no lock and never calls malloc. If memory is refused, all further output is dropped
-// and finish() returns false.
+// Usage: begin(), then duration(), comment() and row() in any order, then finish(). The string
+// table is not collected first. Its entries are top-level fields like all others, so each is
+// written when it is needed, before the message that refers to it.
+// Threads: one per object; takes no lock and never calls malloc. If memory is refused, all further
+// output is dropped and finish() returns false.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,11 @@ struct Label {
 
 class ProfileEncoder {
  public:
-  // To be called before begin(): readers keep the allocator's own functions (in profiles of memory they are dropped).
+  // To be called before begin(): readers keep the allocator's own functions (in profiles of memory
+  // they are dropped).
   void show_allocator() { drop_frames_ = false; }
-  // Reads the mappings and writes everything before the rows, with the current time. Readers show the last type by
-  // default. Returns false if memory was refused.
+  // Reads the mappings and writes everything before the rows, with the current time. Readers show
+  // the last type by default. Returns false if memory was refused.
   bool begin(const ValueType* types, unsigned count, ValueType period_type, uint64_t period);
 
   // The time that the profile covers, if that is not the whole life of the process.
@@ -49,23 +50,28 @@ class ProfileEncoder {
   void comment(const Text& text);
   // Writes each line as a comment.
   Notes notes() {
-    return {[](void* encoder, const Text& text) { static_cast<ProfileEncoder*>(encoder)->comment(text); }, this};
+    return {[](void* encoder, const Text& text) {
+              static_cast<ProfileEncoder*>(encoder)->comment(text);
+            },
+            this};
   }
   // Requires: `depth` ≤ kMaxStackDepth; as many values as types. Return addresses are as in Stack.
-  void row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
+  void row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values,
+           const Label* labels, unsigned label_count);
 
-  // Writes a row of two stacks: towards the root `made`, which allocated a block; below it, after a frame named kJoint,
-  // `freed`, which freed it. Either may have no frames.
-  void joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth, const int64_t* values,
-                  const Label* labels, unsigned label_count);
+  // Writes a row of two stacks: towards the root `made`, which allocated a block; below it, after a
+  // frame named kJoint, `freed`, which freed it. Either may have no frames.
+  void joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made,
+                  unsigned made_depth, const int64_t* values, const Label* labels,
+                  unsigned label_count);
   static constexpr const char* kJoint = "(freed by)";
 
   // Transfers the profile to *out. Returns false if memory was refused; then *out is empty.
   bool finish(Buffer* out);
 
  private:
-  // A recently written string, so that labels need not repeat theirs in every row. A string that was evicted is written
-  // again.
+  // A recently written string, so that labels need not repeat theirs in every row. A string that
+  // was evicted is written again.
   struct Known {
     size_t at, bytes;  // in out_
     uint64_t index;
@@ -95,8 +101,8 @@ class ProfileEncoder {
   unsigned value_count_ = 0;
   Mappings mappings_;
   LocationTable locations_;
-  LocationTable functions_;  // indexed by the number of a Python function
-  uint64_t joint_ = 0;  // its location; 0: not written yet
+  LocationTable functions_;               // indexed by the number of a Python function
+  uint64_t joint_ = 0;                    // its location; 0: not written yet
   uint64_t ids_[2 * kMaxStackDepth + 1];  // of the current row
   bool refused_ = false;
   bool drop_frames_ = true;

@@ -35,7 +35,8 @@ TEST(ProfileEncoder, WritesWhatItIsGiven) {
   encoder.comment(text);
   uintptr_t stack[] = {0x1001, 0x2001};
   int64_t values[] = {-3, 0};
-  Label labels[] = {{"size", 64, "bytes"}, {"where", 0, nullptr, "far away"}, {"less", -1, "count"}};
+  Label labels[] = {
+      {"size", 64, "bytes"}, {"where", 0, nullptr, "far away"}, {"less", -1, "count"}};
   encoder.row(stack, 2, values, labels, 3);
   encoder.row(stack, 0, values, nullptr, 0);
   std::string bytes = finished(encoder);
@@ -50,7 +51,8 @@ TEST(ProfileEncoder, WritesWhatItIsGiven) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].stack, (std::vector<uint64_t>{0x1000, 0x2000}));
   EXPECT_EQ(rows[0].values, (std::vector<int64_t>{-3, 0}));
-  EXPECT_EQ(rows[0].labels, (std::map<std::string, std::string>{{"size", "64"}, {"where", "far away"}, {"less", "-1"}}));
+  EXPECT_EQ(rows[0].labels, (std::map<std::string, std::string>{
+                                {"size", "64"}, {"where", "far away"}, {"less", "-1"}}));
   EXPECT_TRUE(rows[1].stack.empty());
   EXPECT_TRUE(rows[1].labels.empty());
 }
@@ -86,10 +88,12 @@ TEST(ProfileEncoder, AgreesWithAModel) {
       stack[i] = 2 + random() % 5000;
       row.stack.push_back(stack[i] - 1);
     }
-    row.values = {static_cast<int64_t>(random()) >> random() % 64, static_cast<int64_t>(random() % 3)};
+    row.values = {static_cast<int64_t>(random()) >> random() % 64,
+                  static_cast<int64_t>(random() % 3)};
     std::string text = "thread " + std::string(random() % 20, 'x') + std::to_string(random() % 300);
     std::string key = "key" + std::to_string(random() % 4);
-    Label labels[] = {{key.c_str(), 0, nullptr, text.c_str()}, {"n", static_cast<int64_t>(random() % 100), "count"}};
+    Label labels[] = {{key.c_str(), 0, nullptr, text.c_str()},
+                      {"n", static_cast<int64_t>(random() % 100), "count"}};
     unsigned count = random() % 3;
     if (count > 0) row.labels[key] = text;
     if (count > 1) row.labels["n"] = std::to_string(labels[1].number);

@@ -1,7 +1,9 @@
-// ProtoWriter: writes protocol buffer messages: varints and length-delimited fields, as needed for profile.proto.
+// ProtoWriter: writes protocol buffer messages: varints and length-delimited fields, as needed for
+// profile.proto.
 //
 // begin(field) … end() may be nested; end() inserts the length before the body. Threads: one.
-// If memory is refused, all output is dropped and failed() returns true; a partial message never counts as written.
+// If memory is refused, all output is dropped and failed() returns true; a partial message never
+// counts as written.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,10 @@ TEST(ProtoWriter, EncodesNumbers) {
   writer.number(2, 0);
   writer.number(16, 1);
   writer.number(3, UINT64_MAX);
-  EXPECT_EQ(hex(writer), "089601" "800101" "18ffffffffffffffffff01");
+  EXPECT_EQ(hex(writer),
+            "089601"
+            "800101"
+            "18ffffffffffffffffff01");
 }
 
 TEST(ProtoWriter, EncodesTextsAndMessages) {
@@ -41,7 +44,13 @@ TEST(ProtoWriter, EncodesTextsAndMessages) {
   writer.end();
   writer.begin(5);
   writer.end();
-  EXPECT_EQ(hex(writer), "120774657374696e67" "1a08" "089601" "2203" "038e02" "2a00");
+  EXPECT_EQ(hex(writer),
+            "120774657374696e67"
+            "1a08"
+            "089601"
+            "2203"
+            "038e02"
+            "2a00");
 }
 
 TEST(ProtoWriter, MakesRoomForLongLengths) {
@@ -69,7 +78,9 @@ TEST(ProtoWriter, MakesRoomForLongLengths) {
 TEST(ProtoWriter, SaysWhenMemoryIsRefused) {
   ProtoWriter writer;
   writer.number(1, 1);
-  os::fault_hook = [](long number) -> long { return number == SYS_mmap || number == SYS_mremap ? -12 : 0; };
+  os::fault_hook = [](long number) -> long {
+    return number == SYS_mmap || number == SYS_mremap ? -12 : 0;
+  };
   for (int i = 0; i < 100000; i++) {
     writer.begin(1);
     writer.text(2, "0123456789", 10);

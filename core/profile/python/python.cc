@@ -9,8 +9,9 @@
 #include "core/os/kernel/memory.h"
 #include "core/profile/code/modules.h"
 
-// CPython's symbols, if the program or a library that it is linked with is CPython. The type objects are larger than
-// declared here; only their addresses are used, and the object size that each one states.
+// CPython's symbols, if the program or a library that it is linked with is CPython. The type
+// objects are larger than declared here; only their addresses are used, and the object size that
+// each one states.
 extern "C" {
 extern const unsigned long Py_Version __attribute__((weak));
 extern char PyCode_Type[] __attribute__((weak));
@@ -33,20 +34,53 @@ namespace {
 
 constexpr PythonLayout kLayouts[] = {
     {.minor = 11,
-     .state_top = 56, .has_cframes = true, .cframe_current = 8, .cframe_previous = 16,
-     .frame_code = 32, .frame_previous = 48, .frame_instruction = 56, .frame_mark = 68, .mark_is_entry = true,
-     .code_first_line = 72, .code_first_traceable = 168, .code_bytes = 184,
-     .ascii_bytes = 48, .compact_bytes = 72, .text_bytes = 80},
+     .state_top = 56,
+     .has_cframes = true,
+     .cframe_current = 8,
+     .cframe_previous = 16,
+     .frame_code = 32,
+     .frame_previous = 48,
+     .frame_instruction = 56,
+     .frame_mark = 68,
+     .mark_is_entry = true,
+     .code_first_line = 72,
+     .code_first_traceable = 168,
+     .code_bytes = 184,
+     .ascii_bytes = 48,
+     .compact_bytes = 72,
+     .text_bytes = 80},
     {.minor = 12,
-     .state_top = 56, .has_cframes = true, .cframe_current = 0, .cframe_previous = 8,
-     .frame_code = 0, .frame_previous = 8, .frame_instruction = 56, .frame_mark = 70, .mark_is_entry = false,
-     .code_first_line = 68, .code_first_traceable = 176, .code_bytes = 192,
-     .ascii_bytes = 40, .compact_bytes = 56, .text_bytes = 64},
+     .state_top = 56,
+     .has_cframes = true,
+     .cframe_current = 0,
+     .cframe_previous = 8,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_mark = 70,
+     .mark_is_entry = false,
+     .code_first_line = 68,
+     .code_first_traceable = 176,
+     .code_bytes = 192,
+     .ascii_bytes = 40,
+     .compact_bytes = 56,
+     .text_bytes = 64},
     {.minor = 13,
-     .state_top = 72, .has_cframes = false, .cframe_current = 0, .cframe_previous = 0,
-     .frame_code = 0, .frame_previous = 8, .frame_instruction = 56, .frame_mark = 70, .mark_is_entry = false,
-     .code_first_line = 68, .code_first_traceable = 184, .code_bytes = 200,
-     .ascii_bytes = 40, .compact_bytes = 56, .text_bytes = 64},
+     .state_top = 72,
+     .has_cframes = false,
+     .cframe_current = 0,
+     .cframe_previous = 0,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_mark = 70,
+     .mark_is_entry = false,
+     .code_first_line = 68,
+     .code_first_traceable = 184,
+     .code_bytes = 200,
+     .ascii_bytes = 40,
+     .compact_bytes = 56,
+     .text_bytes = 64},
 };
 
 // The symbols of a CPython. Null: it does not have the symbol.
@@ -59,7 +93,8 @@ struct Symbols {
 };
 
 Symbols linked() {
-  return {&Py_Version, PyCode_Type, PyUnicode_Type, PyBytes_Type, _PyRuntime, PyGILState_GetThisThreadState};
+  return {&Py_Version,  PyCode_Type, PyUnicode_Type,
+          PyBytes_Type, _PyRuntime,  PyGILState_GetThisThreadState};
 }
 
 constinit Symbols loaded{};  // by dlopen; read only after has_loaded is true
@@ -75,14 +110,27 @@ uint64_t word_at(const char* object, size_t offset) {
   return word;
 }
 
-// CPython 3.13 states the offsets of its fields; they must equal the known ones. Builds without the global lock have
-// other object layouts.
+// CPython 3.13 states the offsets of its fields; they must equal the known ones. Builds without the
+// global lock have other object layouts.
 bool offsets_agree(const char* runtime, const PythonLayout& layout) {
   constexpr char kCookie[] = "xdebugpy";
-  if (runtime == nullptr || __builtin_memcmp(runtime, kCookie, sizeof(kCookie) - 1) != 0) return false;
+  if (runtime == nullptr || __builtin_memcmp(runtime, kCookie, sizeof(kCookie) - 1) != 0)
+    return false;
   // Words of _Py_DebugOffsets (Include/internal/pycore_runtime.h).
-  enum : size_t { kFreeThreaded = 2, kCurrentFrame = 23, kFramePrevious = 29, kFrameCode = 30, kInstruction = 31, kOwner = 33,
-                  kFile = 35, kQualifiedName = 37, kLines = 38, kFirstLine = 39, kCode = 43, kType = 45 };
+  enum : size_t {
+    kFreeThreaded = 2,
+    kCurrentFrame = 23,
+    kFramePrevious = 29,
+    kFrameCode = 30,
+    kInstruction = 31,
+    kOwner = 33,
+    kFile = 35,
+    kQualifiedName = 37,
+    kLines = 38,
+    kFirstLine = 39,
+    kCode = 43,
+    kType = 45
+  };
   struct {
     size_t word;
     uint64_t value;
@@ -106,7 +154,8 @@ bool offsets_agree(const char* runtime, const PythonLayout& layout) {
 
 // Returns the layout of that Python; null if it is not known.
 const PythonLayout* layout_of(const Symbols& symbols) {
-  if (symbols.version == nullptr || symbols.code_type == nullptr || symbols.text_type == nullptr || symbols.bytes_type == nullptr) {
+  if (symbols.version == nullptr || symbols.code_type == nullptr || symbols.text_type == nullptr ||
+      symbols.bytes_type == nullptr) {
     return nullptr;
   }
   unsigned long version = *symbols.version;
@@ -144,7 +193,8 @@ void refuse_version(const Symbols& symbols) {
 bool make_names() {
   if (names.load(std::memory_order_relaxed) != nullptr) return true;
   size_t bytes = (sizeof(PythonNames) + os::page_bytes() - 1) & ~(os::page_bytes() - 1);
-  names.store(static_cast<PythonNames*>(os::map(bytes, os::Reason::kRecords)), std::memory_order_release);
+  names.store(static_cast<PythonNames*>(os::map(bytes, os::Reason::kRecords)),
+              std::memory_order_release);
   return names.load(std::memory_order_relaxed) != nullptr;
 }
 
@@ -170,8 +220,12 @@ void follow_python_option(bool on) {
     } else {
       // Signal handlers may be reading it. It is the same each time, so it is written only once.
       if (here.layout == nullptr) {
-        here = {layout, reinterpret_cast<uintptr_t>(symbols.code_type), reinterpret_cast<uintptr_t>(symbols.text_type),
-                reinterpret_cast<uintptr_t>(symbols.bytes_type), symbols.thread_state, names.load(std::memory_order_relaxed)};
+        here = {layout,
+                reinterpret_cast<uintptr_t>(symbols.code_type),
+                reinterpret_cast<uintptr_t>(symbols.text_type),
+                reinterpret_cast<uintptr_t>(symbols.bytes_type),
+                symbols.thread_state,
+                names.load(std::memory_order_relaxed)};
       }
       found = &here;
     }
@@ -186,22 +240,33 @@ bool note_loaded_python(uintptr_t pc) {
   os::DynamicSymbols symbols(object->l_ld, object->l_addr);
   uintptr_t state = symbols.address_of("PyGILState_GetThisThreadState");
   if (state == 0) return false;
-  auto data = [&](const char* name) { return reinterpret_cast<const char*>(symbols.address_of_variable(name)); };
-  loaded = {reinterpret_cast<const unsigned long*>(data("Py_Version")), data("PyCode_Type"), data("PyUnicode_Type"), data("PyBytes_Type"),
-            data("_PyRuntime"), reinterpret_cast<void* (*)()>(state)};
+  auto data = [&](const char* name) {
+    return reinterpret_cast<const char*>(symbols.address_of_variable(name));
+  };
+  loaded = {reinterpret_cast<const unsigned long*>(data("Py_Version")),
+            data("PyCode_Type"),
+            data("PyUnicode_Type"),
+            data("PyBytes_Type"),
+            data("_PyRuntime"),
+            reinterpret_cast<void* (*)()>(state)};
   has_loaded.store(true, std::memory_order_release);
   return true;
 }
 
 void keep_wanted_python() {
-  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed) || wanted_python() == nullptr) return;
+  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed) ||
+      wanted_python() == nullptr)
+    return;
   const link_map* object = loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state));
-  if (object == nullptr || dlopen == nullptr || dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return;
+  if (object == nullptr || dlopen == nullptr ||
+      dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
+    return;
   is_kept.store(true, std::memory_order_relaxed);
 }
 
 void forget_closed_python() {
-  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed)) return;
+  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed))
+    return;
   if (loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state)) != nullptr) return;
   detail::python.store(nullptr, std::memory_order_release);
   here.layout = nullptr;

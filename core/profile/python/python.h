@@ -1,9 +1,9 @@
-// CPython in this process: whether it is present and its frames are requested (option python_frames), and the offsets
-// of the fields that are read, by version.
+// CPython in this process: whether it is present and its frames are requested (option
+// python_frames), and the offsets of the fields that are read, by version.
 //
-// core/api calls follow_python_option() when the option was read or set. The unwinder calls the other functions, also
-// in signal handlers. Threads: any. The only call into Python is the one for the state of the calling thread, which
-// takes no lock and allocates no memory.
+// core/api calls follow_python_option() when the option was read or set. The unwinder calls the
+// other functions, also in signal handlers. Threads: any. The only call into Python is the one for
+// the state of the calling thread, which takes no lock and allocates no memory.
 #pragma once
 
 #include <atomic>
@@ -16,23 +16,25 @@
 
 namespace seemalloc::profile {
 
-// Offsets in bytes, from the headers of each version (Include/internal/pycore_frame.h, Include/cpython/pystate.h,
-// code.h, unicodeobject.h). Offsets that are the same in all versions are constants in python_frames.cc.
+// Offsets in bytes, from the headers of each version (Include/internal/pycore_frame.h,
+// Include/cpython/pystate.h, code.h, unicodeobject.h). Offsets that are the same in all versions
+// are constants in python_frames.cc.
 struct PythonLayout {
   unsigned minor;  // the version is 3.minor
-  // PyThreadState → the _PyCFrame of the innermost interpreter, which is in that interpreter's C frame. In versions
-  // without _PyCFrame: the innermost _PyInterpreterFrame.
+  // PyThreadState → the _PyCFrame of the innermost interpreter, which is in that interpreter's C
+  // frame. In versions without _PyCFrame: the innermost _PyInterpreterFrame.
   uint16_t state_top;
   bool has_cframes;
   uint16_t cframe_current, cframe_previous;
   // _PyInterpreterFrame
   uint16_t frame_code, frame_previous, frame_instruction;
-  // A byte that marks the end of an interpreter's frames. In 3.11 (is_entry): not 0 in the last of the frames that one
-  // interpreter runs. Later (owner): 3 in an entry that is no function's frame, but follows the last one and is in the
-  // interpreter's C frame.
+  // A byte that marks the end of an interpreter's frames. In 3.11 (is_entry): not 0 in the last of
+  // the frames that one interpreter runs. Later (owner): 3 in an entry that is no function's frame,
+  // but follows the last one and is in the interpreter's C frame.
   uint16_t frame_mark;
   bool mark_is_entry;
-  // PyCodeObject. code_bytes is the offset of the instructions, and the size of the object according to its type.
+  // PyCodeObject. code_bytes is the offset of the instructions, and the size of the object
+  // according to its type.
   uint16_t code_first_line, code_first_traceable, code_bytes;
   // str: the offsets of the characters. text_bytes is the size of the object according to its type.
   uint16_t ascii_bytes, compact_bytes, text_bytes;
@@ -52,28 +54,32 @@ extern std::atomic<const Python*> python;
 // Null while Python frames are not requested, or there is no Python of a known version.
 inline const Python* wanted_python() {
   const Python* python = detail::python.load(std::memory_order_acquire);
-  return SEEMALLOC_LIKELY(python == nullptr) || os::is_helper_thread() ? nullptr : python;  // the helper thread runs no code of the program
+  // The helper thread runs no code of the program.
+  return SEEMALLOC_LIKELY(python == nullptr) || os::is_helper_thread() ? nullptr : python;
 }
 
-// Whether the calling thread runs Python functions: its stack then has frames that C frames do not show.
+// Whether the calling thread runs Python functions: its stack then has frames that C frames do not
+// show.
 inline bool runs_python() {
   const Python* python = wanted_python();
   return SEEMALLOC_UNLIKELY(python != nullptr) && python->thread_state() != nullptr;
 }
 
-// Searches for Python, or disables Python frames. Reports an unknown version once on standard error. Not for signal
-// handlers; one caller at a time.
+// Searches for Python, or disables Python frames. Reports an unknown version once on standard
+// error. Not for signal handlers; one caller at a time.
 void follow_python_option(bool on);
 
-// CPython makes a thread-specific key when it starts. Returns true if the code at `pc`, which makes a key, is in a
-// CPython that was loaded by dlopen and is not known yet; follow_python_option() then finds it.
+// CPython makes a thread-specific key when it starts. Returns true if the code at `pc`, which makes
+// a key, is in a CPython that was loaded by dlopen and is not known yet; follow_python_option()
+// then finds it.
 bool note_loaded_python(uintptr_t pc);
-// Called before and after a dlclose. While Python frames are requested, Python must stay loaded, because it is called
-// in signal handlers. Otherwise it is forgotten once it is unloaded.
+// Called before and after a dlclose. While Python frames are requested, Python must stay loaded,
+// because it is called in signal handlers. Otherwise it is forgotten once it is unloaded.
 void keep_wanted_python();
 void forget_closed_python();
 
-// The names of the functions found so far, also after the option was turned off; null: there are none.
+// The names of the functions found so far, also after the option was turned off; null: there are
+// none.
 const PythonNames* python_names();
 // The memory that they take, in bytes.
 size_t python_name_bytes();

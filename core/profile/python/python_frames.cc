@@ -21,10 +21,11 @@ constexpr size_t kCodeFile = 112, kCodeQualifiedName = 128, kCodeLines = 136;
 constexpr size_t kBytesData = 32;
 constexpr size_t kUnitBytes = 2;
 constexpr uint8_t kOwnedByCStack = 3;
-constexpr size_t kFrameBytes = 72;     // the part that is read
+constexpr size_t kFrameBytes = 72;      // the part that is read
 constexpr size_t kMostCodeBytes = 200;  // the same, in any version
 constexpr int64_t kMostLineBytes = 8 << 20;
-// The maximum number of frames of one interpreter, and of interpreters of a thread, that are followed.
+// The maximum number of frames of one interpreter, and of interpreters of a thread, that are
+// followed.
 constexpr unsigned kMostFrames = 4096;
 
 struct BytesHead {
@@ -44,7 +45,8 @@ bool is_object(uintptr_t address) { return address != 0 && address % sizeof(uint
 
 using Places = PythonNames::Places;
 
-// A copy of the head of a str and of the bytes after it in its page. Most texts fit in it completely.
+// A copy of the head of a str and of the bytes after it in its page. Most texts fit in it
+// completely.
 struct TextCopy {
   static constexpr size_t kMostBytes = 128;
 
@@ -82,8 +84,10 @@ struct Code {
 };
 
 bool read_with_heads(os::MemoryPiece whole, const Places& at, Code* code) {
-  os::MemoryPiece pieces[] = {code->file.piece(at.file), code->name.piece(at.name),
-                              {at.lines, &code->lines_head, sizeof(code->lines_head)}, whole};
+  os::MemoryPiece pieces[] = {code->file.piece(at.file),
+                              code->name.piece(at.name),
+                              {at.lines, &code->lines_head, sizeof(code->lines_head)},
+                              whole};
   return os::read_memory(pieces, whole.bytes != 0 ? 4 : 3);
 }
 
@@ -96,25 +100,29 @@ bool read_code(const Python& python, uintptr_t address, Code* code) {
   if (!guessed && !os::read_memory(&whole, 1)) return false;
   if (field<uintptr_t>(copy, kType) != python.code_type) return false;
   code->address = address;
-  code->at = {field<uintptr_t>(copy, kCodeFile), field<uintptr_t>(copy, kCodeQualifiedName), field<uintptr_t>(copy, kCodeLines)};
+  code->at = {field<uintptr_t>(copy, kCodeFile), field<uintptr_t>(copy, kCodeQualifiedName),
+              field<uintptr_t>(copy, kCodeLines)};
   code->first_line = field<int32_t>(copy, layout.code_first_line);
   code->units = field<uint64_t>(copy, kSize);
   int32_t first_traceable = field<int32_t>(copy, layout.code_first_traceable);
   code->hidden = first_traceable > 0 && static_cast<uint64_t>(first_traceable) >= code->units;
   if (!guessed || guess != code->at) {
-    if (!is_object(code->at.file) || !is_object(code->at.name) || !is_object(code->at.lines)) return false;
+    if (!is_object(code->at.file) || !is_object(code->at.name) || !is_object(code->at.lines))
+      return false;
     if (!read_with_heads({}, code->at, code)) return false;
     python.names->remember_places(address, code->at);
   }
   if (!code->file.head.is_sound(python) || !code->name.head.is_sound(python)) return false;
-  return code->lines_head.type == python.bytes_type && code->lines_head.size >= 0 && code->lines_head.size <= kMostLineBytes;
+  return code->lines_head.type == python.bytes_type && code->lines_head.size >= 0 &&
+         code->lines_head.size <= kMostLineBytes;
 }
 
 // ---- names ----
 
 uint64_t hash_of(const char* text, size_t bytes) {
   uint64_t hash = bytes;
-  for (; bytes >= sizeof(uint64_t); text += sizeof(uint64_t), bytes -= sizeof(uint64_t)) hash = mix(hash, field<uint64_t>(text, 0));
+  for (; bytes >= sizeof(uint64_t); text += sizeof(uint64_t), bytes -= sizeof(uint64_t))
+    hash = mix(hash, field<uint64_t>(text, 0));
   uint64_t rest = 0;
   memcpy(&rest, text, bytes);
   return mix(hash, rest);
@@ -124,43 +132,49 @@ struct Text {
   char at[PythonNames::kMostBytes];
 };
 
-SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t address, const PythonTextHead& head) {
+SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t address,
+                                           const PythonTextHead& head) {
   os::Scratch<Text> text;
   if (!text) return 0;
   size_t bytes = read_python_text(python, address, head, true, text->at, sizeof(Text));
   return bytes != SIZE_MAX ? hash_of(text->at, bytes) | 1 : 0;
 }
-// Returns a key computed from the content of a text, because its address may belong to another text later. A text
-// longer than the copy is identified by Python's own hash if there is one; most names of functions have none. Returns 0
-// if the text cannot be read.
+// Returns a key computed from the content of a text, because its address may belong to another text
+// later. A text longer than the copy is identified by Python's own hash if there is one; most names
+// of functions have none. Returns 0 if the text cannot be read.
 uint64_t key_of(const Python& python, uintptr_t address, const TextCopy& copy) {
   size_t length;
   const char* text = copy.text(python, &length);
-  if (SEEMALLOC_LIKELY(text != nullptr)) return mix(hash_of(text, length), copy.head.character_bytes()) | 1;
+  if (SEEMALLOC_LIKELY(text != nullptr))
+    return mix(hash_of(text, length), copy.head.character_bytes()) | 1;
   if (copy.head.hash == -1) return key_by_reading(python, address, copy.head);
   return mix(static_cast<uint64_t>(copy.head.hash), length) | 1;
 }
 
 enum class Interned { kYes, kNoRoom, kUnreadable };
 
-SEEMALLOC_NOINLINE Interned intern_file(const Python& python, const Code& code, uint64_t key, uint32_t* file) {
+SEEMALLOC_NOINLINE Interned intern_file(const Python& python, const Code& code, uint64_t key,
+                                        uint32_t* file) {
   *file = python.names->find_file(key);
   if (*file != 0) return Interned::kYes;
   os::Scratch<Text> text;
   if (!text) return Interned::kUnreadable;
-  size_t bytes = read_python_text(python, code.at.file, code.file.head, true, text->at, sizeof(Text));
+  size_t bytes =
+      read_python_text(python, code.at.file, code.file.head, true, text->at, sizeof(Text));
   if (bytes == SIZE_MAX) return Interned::kUnreadable;
   *file = python.names->add_file(key, text->at, bytes);
   return *file != 0 ? Interned::kYes : Interned::kNoRoom;
 }
 
-SEEMALLOC_NOINLINE Interned intern_function(const Python& python, const Code& code, uint64_t key, uint64_t file_key, uint32_t* function) {
+SEEMALLOC_NOINLINE Interned intern_function(const Python& python, const Code& code, uint64_t key,
+                                            uint64_t file_key, uint32_t* function) {
   uint32_t file;
   Interned interned = intern_file(python, code, file_key, &file);
   if (interned != Interned::kYes) return interned;
   os::Scratch<Text> text;
   if (!text) return Interned::kUnreadable;
-  size_t bytes = read_python_text(python, code.at.name, code.name.head, false, text->at, sizeof(Text));
+  size_t bytes =
+      read_python_text(python, code.at.name, code.name.head, false, text->at, sizeof(Text));
   if (bytes == SIZE_MAX) return Interned::kUnreadable;
   *function = python.names->add_function(key, text->at, bytes, file, code.first_line);
   return *function != 0 ? Interned::kYes : Interned::kNoRoom;
@@ -168,7 +182,8 @@ SEEMALLOC_NOINLINE Interned intern_function(const Python& python, const Code& co
 
 // Sets *function to 0 if there is no room for it. Returns false if it cannot be read.
 bool find_function(const Python& python, const Code& code, uint32_t* function) {
-  uint64_t file_key = key_of(python, code.at.file, code.file), name_key = key_of(python, code.at.name, code.name);
+  uint64_t file_key = key_of(python, code.at.file, code.file),
+           name_key = key_of(python, code.at.name, code.name);
   if (file_key == 0 || name_key == 0) return false;
   uint64_t key = mix(mix(name_key, file_key), static_cast<uint32_t>(code.first_line)) | 1;
   *function = python.names->find_function(key);
@@ -186,7 +201,8 @@ SEEMALLOC_NOINLINE bool decode_line(const PythonCode& code, uint64_t unit, uint3
   for (size_t done = 0; done < code.lines_bytes;) {
     uint8_t part[256];
     size_t some = code.lines_bytes - done < sizeof(part) ? code.lines_bytes - done : sizeof(part);
-    if (!os::read_memory(reinterpret_cast<const void*>(code.lines + kBytesData + done), part, some)) return false;
+    if (!os::read_memory(reinterpret_cast<const void*>(code.lines + kBytesData + done), part, some))
+      return false;
     for (size_t i = 0; i < some; i++) {
       if (decoder.feed(part[i])) {
         *line = decoder.line();
@@ -199,15 +215,16 @@ SEEMALLOC_NOINLINE bool decode_line(const PythonCode& code, uint64_t unit, uint3
   return true;
 }
 
-bool find_line(const Python& python, const PythonCode& code, uintptr_t instruction, uint32_t* line) {
+bool find_line(const Python& python, const PythonCode& code, uintptr_t instruction,
+               uint32_t* line) {
   uint64_t unit = (instruction - (code.address + python.layout->code_bytes)) / kUnitBytes;
   // Before the first instruction, or between two frames: only the function is known.
   if (unit >= code.units) {
     *line = code.first_line > 0 ? static_cast<uint32_t>(code.first_line) : 0;
     return true;
   }
-  // The table of the same function, with the same size and address, has the same content, unless the file was changed
-  // and loaded again.
+  // The table of the same function, with the same size and address, has the same content, unless
+  // the file was changed and loaded again.
   uint64_t place = mix(mix(code.lines, code.lines_bytes), uint64_t{code.function} << 32 ^ unit);
   if (python.names->find_line(place, line)) return true;
   if (!decode_line(code, unit, line)) return false;
@@ -222,15 +239,16 @@ PythonWalk::PythonWalk(const Python& python) : python_(python), layout_(*python.
   auto state = reinterpret_cast<uintptr_t>(python.thread_state());
   uintptr_t top;
   if (state == 0) return;
-  if (os::read_memory(reinterpret_cast<const void*>(state + layout_.state_top), &top, sizeof(top))) {
+  if (os::read_memory(reinterpret_cast<const void*>(state + layout_.state_top), &top,
+                      sizeof(top))) {
     enter(top);
   } else {
     unreadable_ = true;
   }
 }
 
-// `top` is the innermost interpreter's _PyCFrame or, in versions without these, its innermost frame. The last _PyCFrame
-// belongs to the thread state.
+// `top` is the innermost interpreter's _PyCFrame or, in versions without these, its innermost
+// frame. The last _PyCFrame belongs to the thread state.
 void PythonWalk::enter(uintptr_t top) {
   anchor_ = frame_ = next_ = 0;
   if (!is_object(top)) return;
@@ -239,7 +257,8 @@ void PythonWalk::enter(uintptr_t top) {
     return find_anchor();
   }
   char cframe[24];
-  if (!os::read_memory(reinterpret_cast<const void*>(top), cframe, layout_.cframe_previous + sizeof(uintptr_t))) {
+  if (!os::read_memory(reinterpret_cast<const void*>(top), cframe,
+                       layout_.cframe_previous + sizeof(uintptr_t))) {
     unreadable_ = true;
     return;
   }
@@ -266,9 +285,11 @@ void PythonWalk::find_anchor() {
 }
 
 bool PythonWalk::read_frame(uintptr_t frame, Frame* out) {
-  if (!is_object(frame) || frame > UINTPTR_MAX - kFrameBytes) return false;  // its end would overflow
+  // Its end would overflow.
+  if (!is_object(frame) || frame > UINTPTR_MAX - kFrameBytes) return false;
   if (frame < window_start_ || frame + kFrameBytes > window_end_) {
-    // The copy starts at most at the page's start: callers are at lower addresses than the functions they call.
+    // The copy starts at most at the page's start: callers are at lower addresses than the
+    // functions they call.
     uintptr_t end = frame + kFrameBytes, page = round_down(frame, size_t{4096});
     uintptr_t start = end - page > kWindowBytes ? end - kWindowBytes : page;
     window_start_ = window_end_ = 0;
@@ -278,13 +299,15 @@ bool PythonWalk::read_frame(uintptr_t frame, Frame* out) {
   }
   const char* copy = window_ + (frame - window_start_);
   uint8_t mark = field<uint8_t>(copy, layout_.frame_mark);
-  *out = {field<uintptr_t>(copy, layout_.frame_code), field<uintptr_t>(copy, layout_.frame_previous),
-          field<uintptr_t>(copy, layout_.frame_instruction), layout_.mark_is_entry ? mark != 0 : mark == kOwnedByCStack};
+  *out = {field<uintptr_t>(copy, layout_.frame_code),
+          field<uintptr_t>(copy, layout_.frame_previous),
+          field<uintptr_t>(copy, layout_.frame_instruction),
+          layout_.mark_is_entry ? mark != 0 : mark == kOwnedByCStack};
   return true;
 }
 
-// Returns the properties of a code object, from earlier in this stack or by reading it. Returns null if it is not a
-// code object.
+// Returns the properties of a code object, from earlier in this stack or by reading it. Returns
+// null if it is not a code object.
 const PythonCode* PythonWalk::find_code(uintptr_t address) {
   if (!is_object(address)) return nullptr;
   for (const PythonCode& known : known_) {

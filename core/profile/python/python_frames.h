@@ -1,14 +1,16 @@
-// PythonWalk: finds the Python functions on the calling thread's stack, which replace the interpreter's own frames.
+// PythonWalk: finds the Python functions on the calling thread's stack, which replace the
+// interpreter's own frames.
 //
-// Since CPython 3.11, one call of the interpreter (_PyEval_EvalFrameDefault) runs many Python functions. Their frames
-// form a chain on the heap. The end of the chain is marked by an object in the interpreter's own C frame, here called
-// its anchor. So the unwinder checks for each C frame whether an anchor is in it; if so, the frame is replaced by the
-// functions.
-// Called by the unwinder, also in signal handlers: the thread may be between any two instructions of the interpreter.
-// So everything is read by system calls that cannot fault, and used only if its types are right. Otherwise the C frame
-// stays, and the failure is counted. Threads: the calling one's stack only. No lock, no allocation, no change of errno;
-// nothing in Python is called. A PythonWalk takes 1 KiB, in scratch memory (core/os/runtime/scratch.h), and makes a
-// system call per function and per few frames (docs/decisions/0041).
+// Since CPython 3.11, one call of the interpreter (_PyEval_EvalFrameDefault) runs many Python
+// functions. Their frames form a chain on the heap. The end of the chain is marked by an object in
+// the interpreter's own C frame, here called its anchor. So the unwinder checks for each C frame
+// whether an anchor is in it; if so, the frame is replaced by the functions.
+// Called by the unwinder, also in signal handlers: the thread may be between any two instructions
+// of the interpreter. So everything is read by system calls that cannot fault, and used only if its
+// types are right. Otherwise the C frame stays, and the failure is counted. Threads: the calling
+// one's stack only. No lock, no allocation, no change of errno; nothing in Python is called. A
+// PythonWalk takes 1 KiB, in scratch memory (core/os/runtime/scratch.h), and makes a system call
+// per function and per few frames (docs/decisions/0041).
 #pragma once
 
 #include <cstddef>
@@ -41,10 +43,11 @@ class PythonWalk {
 
   // Whether this thread runs an interpreter that has not been handled yet.
   bool any() const { return anchor_ != 0; }
-  // Whether that interpreter's C frame is the one with stack pointer `low` and caller's stack pointer `high`.
+  // Whether that interpreter's C frame is the one with stack pointer `low` and caller's stack
+  // pointer `high`.
   bool runs_in(uintptr_t low, uintptr_t high) const { return anchor_ > low && anchor_ < high; }
-  // Replaces the last frame of `out` by that interpreter's functions, and moves on to the next interpreter. If the
-  // functions cannot be read, the frame stays.
+  // Replaces the last frame of `out` by that interpreter's functions, and moves on to the next
+  // interpreter. If the functions cannot be read, the frame stays.
   void replace_last(Stack* out, size_t max_depth);
   // Appends the functions of the remaining interpreters. The C frames between them are unknown.
   void append_rest(Stack* out, size_t max_depth);

@@ -1,5 +1,5 @@
-// A simulated CPython: objects in the layout of each version, and C functions that have an anchor as its interpreter
-// has.
+// A simulated CPython: objects in the layout of each version, and C functions that have an anchor
+// as its interpreter has.
 #include "core/profile/python/python_frames.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,12 @@ void* thread_state() { return state_of_thread; }
 class FakePython {
  public:
   explicit FakePython(unsigned minor)
-      : layout(*python_layout(minor)),
-        python{&layout, address(code_type), address(text_type), address(bytes_type), thread_state, nullptr} {
+      : layout(*python_layout(minor)), python{&layout,
+                                              address(code_type),
+                                              address(text_type),
+                                              address(bytes_type),
+                                              thread_state,
+                                              nullptr} {
     use_python_for_test(&python);
     state = object(256);
     root = object(64);
@@ -56,7 +60,8 @@ class FakePython {
     memory.emplace_back(bytes);
     return address(memory.back().data());
   }
-  uintptr_t text(const std::u32string& characters, unsigned width, bool ascii = false, int64_t hash = -1) {
+  uintptr_t text(const std::u32string& characters, unsigned width, bool ascii = false,
+                 int64_t hash = -1) {
     size_t start = ascii ? layout.ascii_bytes : layout.compact_bytes;
     uintptr_t str = object(start + (characters.size() + 1) * width);
     put(str, 8, address(text_type));
@@ -69,14 +74,16 @@ class FakePython {
     return str;
   }
   uintptr_t ascii(const std::string& characters) {
-    return text(std::u32string(characters.begin(), characters.end()), 1, true, static_cast<int64_t>(std::hash<std::string>()(characters)));
+    return text(std::u32string(characters.begin(), characters.end()), 1, true,
+                static_cast<int64_t>(std::hash<std::string>()(characters)));
   }
   // 16 code units, four on each line, starting with the first line.
   uintptr_t code(uintptr_t name, uintptr_t file, int32_t first_line) {
     uintptr_t lines = object(64);
     put(lines, 8, address(bytes_type));
     std::string table;
-    for (int i = 0; i < 4; i++) table += std::string{static_cast<char>(0x80 | (i == 0 ? 10 : 11) << 3 | 3), 0, 0};
+    for (int i = 0; i < 4; i++)
+      table += std::string{static_cast<char>(0x80 | (i == 0 ? 10 : 11) << 3 | 3), 0, 0};
     put(lines, 16, static_cast<int64_t>(table.size()));
     memcpy(reinterpret_cast<char*>(lines) + 32, table.data(), table.size());
     uintptr_t made = object(256);
@@ -88,13 +95,16 @@ class FakePython {
     put(made, layout.code_first_line, first_line);
     return made;
   }
-  uintptr_t code(const std::string& name, int32_t first_line) { return code(ascii(name), ascii("/srv/app.py"), first_line); }
+  uintptr_t code(const std::string& name, int32_t first_line) {
+    return code(ascii(name), ascii("/srv/app.py"), first_line);
+  }
   // Runs the code at one of its units. `previous` is the caller's frame.
   uintptr_t frame(uintptr_t of_code, int unit, uintptr_t previous) {
     uintptr_t made = object(128);
     put(made, layout.frame_code, of_code);
     put(made, layout.frame_previous, previous);
-    put(made, layout.frame_instruction, of_code + layout.code_bytes + static_cast<uintptr_t>(unit * 2));
+    put(made, layout.frame_instruction,
+        of_code + layout.code_bytes + static_cast<uintptr_t>(unit * 2));
     return made;
   }
   uintptr_t top() const {
@@ -116,11 +126,13 @@ struct Called {
 };
 
 // An interpreter that runs functions, outermost first, and then C code.
-NOINLINE void interpret(FakePython& fake, const std::vector<Called>& functions, const std::function<void()>& then) {
+NOINLINE void interpret(FakePython& fake, const std::vector<Called>& functions,
+                        const std::function<void()>& then) {
   alignas(16) char anchor[128] = {};
   const PythonLayout& layout = fake.layout;
   uintptr_t before = fake.top(), here = FakePython::address(anchor), frame = 0;
-  if (layout.has_cframes) memcpy(&frame, reinterpret_cast<char*>(before) + layout.cframe_current, sizeof(frame));
+  if (layout.has_cframes)
+    memcpy(&frame, reinterpret_cast<char*>(before) + layout.cframe_current, sizeof(frame));
   if (!layout.mark_is_entry) {
     // The frame on the C stack, between those of this interpreter and of the previous one.
     uintptr_t entry = layout.has_cframes ? here + 32 : here;
@@ -161,8 +173,8 @@ struct Both {
     for (size_t i = 0; i < with.depth; i++) line += (i == 0 ? "" : " ") + shown(with.pcs[i]);
     return line;
   }
-  // Without the Python functions, the C frames are those of the native stack except for the interpreters', in the same
-  // order.
+  // Without the Python functions, the C frames are those of the native stack except for the
+  // interpreters', in the same order.
   size_t expect_same_c_frames(size_t interpreters) const {
     std::vector<uintptr_t> left;
     for (size_t i = 0; i < with.depth; i++) {
@@ -200,9 +212,12 @@ INSTANTIATE_TEST_SUITE_P(Versions, PythonFrames, testing::Values(11, 12, 13));
 
 TEST_P(PythonFrames, StandInPlaceOfTheInterpreter) {
   FakePython fake(GetParam());
-  uintptr_t main = fake.code("<module>", 1), work = fake.code("Work.run", 10), key = fake.code("key", 100);
+  uintptr_t main = fake.code("<module>", 1), work = fake.code("Work.run", 10),
+            key = fake.code("key", 100);
   Both both;
-  interpret(fake, {{main, 0}, {work, 5}}, [&] { interpret(fake, {{key, 15}}, [&] { take(&both); }); });
+  interpret(fake, {{main, 0}, {work, 5}}, [&] {
+    interpret(fake, {{key, 15}}, [&] { take(&both); });
+  });
   EXPECT_EQ(python_only(both), "key:103 Work.run:11 <module>:1 ");
   both.expect_same_c_frames(2);
   EXPECT_FALSE(both.with.broken);
@@ -225,7 +240,8 @@ TEST_P(PythonFrames, OfCodeThatPythonHidesAreLeftOut) {
   uintptr_t hidden = fake.code("cleanup", 1);
   FakePython::put(hidden, fake.layout.code_first_traceable, int32_t{16});
   Both both;
-  interpret(fake, {{fake.code("f", 7), 0}, {hidden, 0}, {fake.code("__init__", 30), 0}}, [&] { take(&both); });
+  interpret(fake, {{fake.code("f", 7), 0}, {hidden, 0}, {fake.code("__init__", 30), 0}},
+            [&] { take(&both); });
   EXPECT_EQ(python_only(both), "__init__:30 f:7 ");
 }
 
@@ -255,7 +271,8 @@ TEST_P(PythonFrames, OfAnotherStackLeaveThisOneAsItIs) {
   // An anchor that is in no C frame, as in another interpreter of the same thread.
   uintptr_t elsewhere = fake.object(256), code = fake.code("g", 1);
   uintptr_t entry = fake.object(128);
-  FakePython::put(entry, fake.layout.frame_mark, uint8_t{static_cast<uint8_t>(fake.layout.mark_is_entry ? 1 : 3)});
+  FakePython::put(entry, fake.layout.frame_mark,
+                  uint8_t{static_cast<uint8_t>(fake.layout.mark_is_entry ? 1 : 3)});
   FakePython::put(entry, fake.layout.frame_code, code);
   FakePython::put(elsewhere, fake.layout.cframe_current, entry);
   FakePython::put(elsewhere, fake.layout.cframe_previous, fake.root);
@@ -271,15 +288,14 @@ TEST_P(PythonFrames, HaveNamesInAnyAlphabet) {
     std::u32string text;
     unsigned width;
     std::string utf8;
-  } const names[] = {{U"grün", 1, "gr\u00fcn"},
-                     {U"число", 2, "\u0447\u0438\u0441\u043b\u043e"},
-                     {U"𝒳𝒴", 4, "\U0001d4b3\U0001d4b4"},
-                     {{0xD800, 'x', '\n'}, 2, "\uFFFDx?"},
-                     {{0x110000, 'x'}, 4, "\uFFFDx"},
-                     {U"", 1, ""}};
+  } const names[] = {
+      {U"grün", 1, "gr\u00fcn"},          {U"число", 2, "\u0447\u0438\u0441\u043b\u043e"},
+      {U"𝒳𝒴", 4, "\U0001d4b3\U0001d4b4"}, {{0xD800, 'x', '\n'}, 2, "\uFFFDx?"},
+      {{0x110000, 'x'}, 4, "\uFFFDx"},    {U"", 1, ""}};
   for (const auto& name : names) {
     Both both;
-    interpret(fake, {{fake.code(fake.text(name.text, name.width), file, 3), 0}}, [&] { take(&both); });
+    interpret(fake, {{fake.code(fake.text(name.text, name.width), file, 3), 0}},
+              [&] { take(&both); });
     EXPECT_EQ(python_only(both), name.utf8 + ":3 ");
   }
 }
@@ -290,11 +306,14 @@ TEST_P(PythonFrames, KeepTheEndOfLongPathsAndTheBeginningOfLongNames) {
   for (bool ascii : {true, false}) {
     std::u32string name(long_name.begin(), long_name.end()), file(path.begin(), path.end());
     Both both;
-    interpret(fake, {{fake.code(fake.text(name, 1, ascii), fake.text(file, 1, ascii), 3), 0}}, [&] { take(&both); });
+    interpret(fake, {{fake.code(fake.text(name, 1, ascii), fake.text(file, 1, ascii), 3), 0}},
+              [&] { take(&both); });
     for (size_t i = 0; i < both.with.depth; i++) {
       if (!is_python_pc(both.with.pcs[i])) continue;
-      PythonNames::Function function = python_names()->function(python_pc(both.with.pcs[i]).function);
-      std::string shown_name(function.name.data, function.name.bytes), shown_file(function.file.data, function.file.bytes);
+      PythonNames::Function function =
+          python_names()->function(python_pc(both.with.pcs[i]).function);
+      std::string shown_name(function.name.data, function.name.bytes),
+          shown_file(function.file.data, function.file.bytes);
       EXPECT_LE(shown_name.size(), PythonNames::kMostBytes);
       EXPECT_GE(shown_name.size(), PythonNames::kMostBytes / 4 - 8);
       EXPECT_EQ(shown_name.substr(shown_name.size() - 5), "nn…");
@@ -325,7 +344,9 @@ TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
   FakePython::put(bad, 8, uintptr_t{8});  // not a code object
   uint64_t before = python_counters().unreadable;
   Both both;
-  interpret(fake, {{good, 0}}, [&] { interpret(fake, {{good, 0}, {bad, 0}}, [&] { take(&both); }); });
+  interpret(fake, {{good, 0}}, [&] {
+    interpret(fake, {{good, 0}, {bad, 0}}, [&] { take(&both); });
+  });
   EXPECT_EQ(python_only(both), "good:1 ");
   both.expect_same_c_frames(1);
   EXPECT_EQ(python_counters().unreadable, before + 1);
@@ -352,10 +373,13 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
           switch (random() % 6) {
             case 0: fresh = random(); break;
             case 1: fresh = 0; break;
-            case 5: fresh = 0 - random() % 32 * 8; break;  // objects there end at address 0 or beyond
+            // Objects there end at address 0 or beyond.
+            case 5: fresh = 0 - random() % 32 * 8; break;
             case 2: fresh = reinterpret_cast<uintptr_t>(gone) + random() % 512 * 8; break;
-            case 3: fresh = FakePython::address(fake.memory[random() % fake.memory.size()].data()); break;
-            default: fresh = old ^ uint64_t{1} << random() % 64; break;
+            case 3:
+              fresh = FakePython::address(fake.memory[random() % fake.memory.size()].data());
+              break;
+            default: fresh = old ^ uint64_t { 1 } << random() % 64; break;
           }
           undo.emplace_back(word, old);
           memcpy(word, &fresh, 8);
@@ -365,7 +389,8 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
         ASSERT_FALSE(both.with.broken && !both.without.broken);
         for (size_t i = undo.size(); i > 0; i--) memcpy(undo[i - 1].first, &undo[i - 1].second, 8);
       }
-      // Lines may be those of a table that was changed in place, because lines are cached. CPython never does that.
+      // Lines may be those of a table that was changed in place, because lines are cached. CPython
+      // never does that.
       Both both;
       take(&both);
       std::string functions;
@@ -408,7 +433,8 @@ TEST_P(PythonFrames, HaveTheirNamesInAProfile) {
   ASSERT_TRUE(encoder.begin(kTypes, 1, {"time", "nanoseconds"}, 1));
   int64_t value = 1;
   encoder.row(both.with.pcs, both.with.depth, &value, nullptr, 0);
-  encoder.joined_row(both.with.pcs, both.with.depth, both.without.pcs, both.without.depth, &value, nullptr, 0);
+  encoder.joined_row(both.with.pcs, both.with.depth, both.without.pcs, both.without.depth, &value,
+                     nullptr, 0);
   Buffer buffer;
   ASSERT_TRUE(encoder.finish(&buffer));
   std::string bytes(buffer.data, buffer.bytes);
@@ -422,10 +448,13 @@ TEST_P(PythonFrames, HaveTheirNamesInAProfile) {
     EXPECT_EQ(location.count(2), 0u);  // in no mapping
     EXPECT_TRUE(is_python_pc(location.at(3).value));
     Message line = message_of(location.at(4).bytes), function = profile.functions.at(line[1].value);
-    shown_lines += profile.string(function[2].value) + " " + profile.string(function[4].value) + ":" + std::to_string(line[2].value) +
-                   " from " + std::to_string(function[5].value) + "\n";
+    shown_lines += profile.string(function[2].value) + " " + profile.string(function[4].value) +
+                   ":" + std::to_string(line[2].value) + " from " +
+                   std::to_string(function[5].value) + "\n";
   }
-  EXPECT_EQ(shown_lines, "inner /srv/app.py:50 from 50\nouter /srv/app.py:11 from 10\nouter /srv/app.py:10 from 10\n");
+  EXPECT_EQ(
+      shown_lines,
+      "inner /srv/app.py:50 from 50\nouter /srv/app.py:11 from 10\nouter /srv/app.py:10 from 10\n");
   bool said = false;
   for (const std::string& comment : profile.comments) said |= comment.rfind("python: ", 0) == 0;
   EXPECT_TRUE(said);

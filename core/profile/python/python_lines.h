@@ -1,7 +1,8 @@
-// PythonLineDecoder: finds the line of a code unit of a Python code object in its co_linetable (CPython 3.11 and later,
-// Objects/locations.md).
+// PythonLineDecoder: finds the line of a code unit of a Python code object in its co_linetable
+// (CPython 3.11 and later, Objects/locations.md).
 //
-// It is fed byte by byte, so that the table can be read in pieces. Threads: none of its own. Terminates for any input.
+// It is fed byte by byte, so that the table can be read in pieces. Threads: none of its own.
+// Terminates for any input.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace seemalloc::profile {
 class PythonLineDecoder {
  public:
   // `unit`: the requested code unit, from 0.
-  PythonLineDecoder(int32_t first_line, uint64_t unit) : line_(first_line), shown_(first_line), unit_(unit) {}
+  PythonLineDecoder(int32_t first_line, uint64_t unit)
+      : line_(first_line), shown_(first_line), unit_(unit) {}
 
   // Returns true once the line is known; then no more bytes are needed.
   bool feed(uint8_t byte) {
@@ -23,13 +25,15 @@ class PythonLineDecoder {
       if (shift_ < kMostShift) number_ |= static_cast<uint64_t>(byte & 0x3F) << shift_;
       shift_ += 6;
       wants_delta_ = (byte & 0x40) != 0;
-      if (!wants_delta_) delta_ = (number_ & 1) != 0 ? -static_cast<int64_t>(number_ >> 1) : static_cast<int64_t>(number_ >> 1);
+      if (!wants_delta_)
+        delta_ = (number_ & 1) != 0 ? -static_cast<int64_t>(number_ >> 1)
+                                    : static_cast<int64_t>(number_ >> 1);
     }
     return false;
   }
 
-  // Called after the table's last byte, or after feed() returned true. Instructions added by the compiler have no line;
-  // they get the line of the preceding instruction. Returns 0 if unknown.
+  // Called after the table's last byte, or after feed() returned true. Instructions added by the
+  // compiler have no line; they get the line of the preceding instruction. Returns 0 if unknown.
   uint32_t line() {
     end_entry();
     return shown_ > 0 && shown_ <= INT32_MAX ? static_cast<uint32_t>(shown_) : 0;

@@ -1,11 +1,11 @@
-// PythonNames: the Python functions found in stacks. Their names and files outlive the code objects from which they
-// were read.
+// PythonNames: the Python functions found in stacks. Their names and files outlive the code objects
+// from which they were read.
 //
-// Written by samplers, also in signal handlers; read by the profile writer. Threads: any number; no waiting, no lock,
-// no system call. Everything is in one zeroed mapping, whose pages are backed as it fills. Nothing is ever freed.
-// Invariants: 1. a record is complete before a slot refers to it, and never changes afterwards; 2. at least half of the
-// slots are free, so every search ends; 3. if two threads insert one key at the same time, both get the record of the
-// first.
+// Written by samplers, also in signal handlers; read by the profile writer. Threads: any number; no
+// waiting, no lock, no system call. Everything is in one zeroed mapping, whose pages are backed as
+// it fills. Nothing is ever freed. Invariants: 1. a record is complete before a slot refers to it,
+// and never changes afterwards; 2. at least half of the slots are free, so every search ends; 3. if
+// two threads insert one key at the same time, both get the record of the first.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class ClaimTable {
       if (number == 0 || records_[number].key == key) return number;
     }
   }
-  // Returns 0 if there is no room or fill(record) returned false. Otherwise the record is in the table, inserted by
-  // this or another thread.
+  // Returns 0 if there is no room or fill(record) returned false. Otherwise the record is in the
+  // table, inserted by this or another thread.
   template <typename Fill>
   uint32_t insert(uint64_t key, Fill fill) {
     uint32_t mine = 0;
@@ -39,7 +39,9 @@ class ClaimTable {
           if (!fill(records_[mine])) return 0;  // this record number stays unused
           records_[mine].key = key;
         }
-        if (slots_[i].compare_exchange_strong(number, mine, std::memory_order_acq_rel, std::memory_order_acquire)) return mine;
+        if (slots_[i].compare_exchange_strong(number, mine, std::memory_order_acq_rel,
+                                              std::memory_order_acquire))
+          return mine;
       }
       if (records_[number].key == key) return number;
     }
@@ -86,7 +88,8 @@ class PythonNameTable {
   uint32_t add_file(uint64_t key, const char* text, size_t bytes) {
     return files_.insert(key, [&](Name& file) { return keep(file, text, bytes); });
   }
-  uint32_t add_function(uint64_t key, const char* name, size_t bytes, uint32_t file, int32_t first_line) {
+  uint32_t add_function(uint64_t key, const char* name, size_t bytes, uint32_t file,
+                        int32_t first_line) {
     return functions_.insert(key, [&](Code& code) {
       code.file = file;
       code.first_line = first_line;
@@ -102,26 +105,29 @@ class PythonNameTable {
   }
   uint32_t functions() const { return functions_.size(); }
 
-  // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached. Places with the same
-  // slot replace each other.
+  // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached.
+  // Places with the same slot replace each other.
   bool find_line(uint64_t place, uint32_t* line) const {
     uint64_t kept = lines_[place % kLines].load(std::memory_order_relaxed);
     *line = static_cast<uint32_t>(kept & kLineMask);
     return kept != 0 && (kept ^ place) <= kLineMask;
   }
   void remember_line(uint64_t place, uint32_t line) {
-    lines_[place % kLines].store((place & ~kLineMask) | (line & kLineMask), std::memory_order_relaxed);
+    lines_[place % kLines].store((place & ~kLineMask) | (line & kLineMask),
+                                 std::memory_order_relaxed);
   }
 
-  // The last known addresses of the objects that a code object refers to, so that they can be read together with it.
-  // The caller must verify them, since the addresses may no longer be mapped. All 0: not cached.
+  // The last known addresses of the objects that a code object refers to, so that they can be read
+  // together with it. The caller must verify them, since the addresses may no longer be mapped. All
+  // 0: not cached.
   struct Places {
     uintptr_t file, name, lines;
     bool operator==(const Places&) const = default;
   };
   Places find_places(uintptr_t code) const {
     const KeptPlaces& kept = places_[place_of(code)];
-    return {kept.file.load(std::memory_order_relaxed), kept.name.load(std::memory_order_relaxed), kept.lines.load(std::memory_order_relaxed)};
+    return {kept.file.load(std::memory_order_relaxed), kept.name.load(std::memory_order_relaxed),
+            kept.lines.load(std::memory_order_relaxed)};
   }
   void remember_places(uintptr_t code, const Places& places) {
     KeptPlaces& kept = places_[place_of(code)];
@@ -131,14 +137,16 @@ class PythonNameTable {
   }
 
  private:
-  static constexpr size_t kPlaces = 1024;  // slots; code objects with the same slot replace each other
+  // Slots; code objects with the same slot replace each other.
+  static constexpr size_t kPlaces = 1024;
   struct KeptPlaces {
     std::atomic<uintptr_t> file, name, lines;
   };
   static size_t place_of(uintptr_t code) { return (code * 0x9E3779B97F4A7C15u) >> 54; }
   static_assert(kPlaces == size_t{1} << (64 - 54));
 
-  static constexpr size_t kLines = 4096;  // the lower bits of a place select one, the upper 40 are compared
+  // The lower bits of a place select one, the upper 40 are compared.
+  static constexpr size_t kLines = 4096;
   static constexpr uint64_t kLineMask = (uint64_t{1} << 24) - 1;
 
   struct Name {

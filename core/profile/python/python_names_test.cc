@@ -25,14 +25,16 @@ uint64_t key(uint64_t n) { return mix(n, 1) | 1; }
 template <typename Table>
 std::string name_of(const Table& table, uint32_t number) {
   auto function = table.function(number);
-  return std::string(function.name.data, function.name.bytes) + " " + std::string(function.file.data, function.file.bytes) + ":" +
+  return std::string(function.name.data, function.name.bytes) + " " +
+         std::string(function.file.data, function.file.bytes) + ":" +
          std::to_string(function.first_line);
 }
 
 TEST(PythonNames, AreFoundAgain) {
   auto table = make<Large>();
   uint32_t file = table->add_file(key(1), "a.py", 4);
-  uint32_t f = table->add_function(key(2), "f", 1, file, 10), g = table->add_function(key(3), "C.g", 3, file, 20);
+  uint32_t f = table->add_function(key(2), "f", 1, file, 10),
+           g = table->add_function(key(3), "C.g", 3, file, 20);
   EXPECT_NE(f, g);
   EXPECT_EQ(table->find_function(key(2)), f);
   EXPECT_EQ(table->find_function(key(4)), 0u);
@@ -73,14 +75,16 @@ TEST(PythonNames, AreOneForThreadsThatComeTogether) {
     threads.emplace_back([&] {
       for (uint64_t n = 0; n < kFunctions; n++) {
         std::string name = "f" + std::to_string(n);
-        mine[n] = table->add_function(key(100 + n), name.data(), name.size(), file, static_cast<int32_t>(n));
+        mine[n] = table->add_function(key(100 + n), name.data(), name.size(), file,
+                                      static_cast<int32_t>(n));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (uint64_t n = 0; n < kFunctions; n++) {
     for (const auto& others : numbers) EXPECT_EQ(others[n], numbers[0][n]);
-    EXPECT_EQ(name_of(*table, numbers[0][n]), "f" + std::to_string(n) + " a.py:" + std::to_string(n));
+    EXPECT_EQ(name_of(*table, numbers[0][n]),
+              "f" + std::to_string(n) + " a.py:" + std::to_string(n));
   }
 }
 

@@ -1,8 +1,9 @@
-// PythonPc: a Python function and a line in it, encoded in one word that can be among the return addresses of a stack.
+// PythonPc: a Python function and a line in it, encoded in one word that can be among the return
+// addresses of a stack.
 //
-// There is no code at these addresses: addresses of programs end below 2^56. Functions are numbered by PythonNames
-// (python_names.h). Like all addresses, these words are meaningful in their own process only; a profile includes the
-// names.
+// There is no code at these addresses: addresses of programs end below 2^56. Functions are numbered
+// by PythonNames (python_names.h). Like all addresses, these words are meaningful in their own
+// process only; a profile includes the names.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,9 @@ struct PythonPc {
   uint32_t line;  // 0: unknown
 };
 
-inline bool is_python_pc(uintptr_t pc) { return pc >> PythonPc::kTagShift == PythonPc::kTag >> PythonPc::kTagShift; }
+inline bool is_python_pc(uintptr_t pc) {
+  return pc >> PythonPc::kTagShift == PythonPc::kTag >> PythonPc::kTagShift;
+}
 
 inline uintptr_t word_of(PythonPc pc) {
   uint32_t line = pc.line <= PythonPc::kMostLine ? pc.line : 0;
@@ -27,7 +30,8 @@ inline uintptr_t word_of(PythonPc pc) {
 
 // Requires: is_python_pc(pc).
 inline PythonPc python_pc(uintptr_t pc) {
-  return {static_cast<uint32_t>(pc >> PythonPc::kFunctionShift), static_cast<uint32_t>(pc) & PythonPc::kMostLine};
+  return {static_cast<uint32_t>(pc >> PythonPc::kFunctionShift),
+          static_cast<uint32_t>(pc) & PythonPc::kMostLine};
 }
 
 }  // namespace seemalloc::profile

@@ -36,7 +36,8 @@ constexpr size_t kMostCharacterBytes = 4;
 
 }  // namespace
 
-size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHead& head, bool end, char* out, size_t capacity) {
+size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHead& head,
+                        bool end, char* out, size_t capacity) {
   const PythonLayout& layout = *python.layout;
   unsigned width = head.character_bytes();
   uintptr_t data = address + (head.is_ascii() ? layout.ascii_bytes : layout.compact_bytes);
@@ -49,7 +50,9 @@ size_t read_python_text(const Python& python, uintptr_t address, const PythonTex
   for (size_t done = 0; done < count;) {
     char raw[64];
     size_t some = sizeof(raw) / width < count - done ? sizeof(raw) / width : count - done;
-    if (!os::read_memory(reinterpret_cast<const void*>(data + (first + done) * width), raw, some * width)) return SIZE_MAX;
+    if (!os::read_memory(reinterpret_cast<const void*>(data + (first + done) * width), raw,
+                         some * width))
+      return SIZE_MAX;
     for (size_t i = 0; i < some; i++) {
       char bytes[kMostCharacterBytes];
       size_t more = encode(character_at(raw + i * width, width), bytes);

@@ -1,7 +1,7 @@
 // Converts a Python str to UTF-8, from a copy of its head and guarded reads of its characters.
 //
-// Called when a function is found for the first time; also in signal handlers. Threads: none of its own. No lock, no
-// allocation.
+// Called when a function is found for the first time; also in signal handlers. Threads: none of its
+// own. No lock, no allocation.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,10 @@ struct PythonTextHead {
 };
 static_assert(sizeof(PythonTextHead) == 40);
 
-// Writes the text of the str at `address`, at most `capacity` bytes: its start, or its end if `end` is true. A cut is
-// marked by "…". Invalid characters become U+FFFD, control characters question marks. Returns the number of bytes, or
-// SIZE_MAX if the text cannot be read.
-size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHead& head, bool end, char* out, size_t capacity);
+// Writes the text of the str at `address`, at most `capacity` bytes: its start, or its end if `end`
+// is true. A cut is marked by "…". Invalid characters become U+FFFD, control characters question
+// marks. Returns the number of bytes, or SIZE_MAX if the text cannot be read.
+size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHead& head,
+                        bool end, char* out, size_t capacity);
 
 }  // namespace seemalloc::profile

@@ -6,7 +6,8 @@ namespace seemalloc::profile {
 
 namespace {
 uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
-  return mix(stack_hash ^ key.allocated_bytes, mix(key.drawn_bytes ^ uint64_t{key.traits} << 48, key.interval_bytes));
+  return mix(stack_hash ^ key.allocated_bytes,
+             mix(key.drawn_bytes ^ uint64_t{key.traits} << 48, key.interval_bytes));
 }
 }  // namespace
 
@@ -16,15 +17,19 @@ Lifetimes* Bucket::make_lifetimes(FreedBy by) {
   auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), kCacheLineBytes));
   if (fresh == nullptr) return nullptr;
   // If two threads race, one record is lost: the arena cannot free memory.
-  return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
+  return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel)
+             ? fresh
+             : known;
 }
 
 bool Bucket::count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes) {
   Lifetimes* record = lifetimes(by);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) record = make_lifetimes(by);
-  if (record != nullptr) by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
+  if (record != nullptr)
+    by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
   if (by == FreedBy::kOwner) {
-    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes, std::memory_order_release);
+    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes,
+                         std::memory_order_release);
   } else {
     asked_left.fetch_add(asked_bytes, std::memory_order_release);
   }
@@ -38,9 +43,12 @@ bool Bucket::count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes) {
   return record != nullptr;
 }
 
-Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks, uint32_t owner) {
+Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks,
+                            uint32_t owner) {
   uint64_t stack_hash = hash_stack(stack);
-  auto equal = [&](const Bucket& known) { return known.key == key && same_stack(*known.stack, stack); };
+  auto equal = [&](const Bucket& known) {
+    return known.key == key && same_stack(*known.stack, stack);
+  };
   if (Bucket* known = table_.find(hash_bucket(stack_hash, key), equal)) return known;
   const InternedStack* interned = stacks.intern(stack, stack_hash);
   return interned == nullptr ? nullptr : intern(*interned, key, owner);
@@ -58,8 +66,10 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, ui
     fresh->key = key;
     fresh->owner = owner;
     double weight = sample_weight(key.drawn_bytes, key.interval_bytes);
-    fresh->weighted_bytes = static_cast<int64_t>(weight * static_cast<double>(key.allocated_bytes) + 0.5);
-    if (!stack.has_bucket.exchange(true, std::memory_order_relaxed)) stacks_.fetch_add(1, std::memory_order_relaxed);
+    fresh->weighted_bytes =
+        static_cast<int64_t>(weight * static_cast<double>(key.allocated_bytes) + 0.5);
+    if (!stack.has_bucket.exchange(true, std::memory_order_relaxed))
+      stacks_.fetch_add(1, std::memory_order_relaxed);
     return fresh;
   };
   return table_.find_or_insert(hash, equal, make);

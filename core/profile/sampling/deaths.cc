@@ -4,7 +4,8 @@
 
 namespace seemalloc::profile {
 
-const InternedStack* Deaths::intern(const Lifetimes& lifetimes, const Stack& stack, StackTable& stacks) const {
+const InternedStack* Deaths::intern(const Lifetimes& lifetimes, const Stack& stack,
+                                    StackTable& stacks) const {
   uint64_t hash = hash_stack(stack);
   if (const InternedStack* known = stacks.find(stack, hash)) return known;
   size_t length = 0;
@@ -30,7 +31,8 @@ Death* Deaths::find_or_make(Lifetimes& lifetimes, const InternedStack* stack) {
 
 Death* Deaths::make(const InternedStack* stack) {
   Death* fresh = nullptr;
-  if (made_.fetch_add(1, std::memory_order_relaxed) < kMost) fresh = static_cast<Death*>(os::arena_allocate(sizeof(Death), alignof(Death)));
+  if (made_.fetch_add(1, std::memory_order_relaxed) < kMost)
+    fresh = static_cast<Death*>(os::arena_allocate(sizeof(Death), alignof(Death)));
   if (fresh == nullptr) {
     made_.fetch_sub(1, std::memory_order_relaxed);
   } else {

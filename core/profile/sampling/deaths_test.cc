@@ -60,7 +60,9 @@ TEST(Deaths, OneListIsBounded) {
   static constinit StackTable stacks;
   Lifetimes lifetimes[2];
   for (uintptr_t number = 0; number < Deaths::kMostOfOne; number++) {
-    for (uintptr_t of : {0, 1}) deaths.add(lifetimes[of], deaths.intern(lifetimes[of], make_stack(1000 * of + number), stacks), false);
+    for (uintptr_t of : {0, 1})
+      deaths.add(lifetimes[of],
+                 deaths.intern(lifetimes[of], make_stack(1000 * of + number), stacks), false);
   }
   // There is room in the process, and the stack is known from the other record.
   deaths.add(lifetimes[0], deaths.intern(lifetimes[0], make_stack(1000), stacks), false);
@@ -129,7 +131,8 @@ TEST(Deaths, MemoryRefused) {
   size_t refused = 0;
   for (uintptr_t number = 0; number < 1000000 && refused < 10; number++) {
     Lifetimes& each = lifetimes[number % Deaths::kMost];
-    const InternedStack* stack = deaths.intern(each, make_stack(number % 20 == 0 ? number : 0), stacks);
+    const InternedStack* stack =
+        deaths.intern(each, make_stack(number % 20 == 0 ? number : 0), stacks);
     size_t before = deaths.size();
     if (stack != nullptr) deaths.add(each, stack, false);
     refused += stack == nullptr || (deaths.size() == before && counts_of(each).empty());

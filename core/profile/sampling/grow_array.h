@@ -1,7 +1,8 @@
-// GrowArray: a growable array in a memory mapping of its own. Scratch memory for writing a profile; never uses malloc.
+// GrowArray: a growable array in a memory mapping of its own. Scratch memory for writing a profile;
+// never uses malloc.
 //
-// The kernel moves the elements when the array grows (mremap). If memory is refused, the array keeps its elements,
-// drops further ones, and failed() returns true from then on. Threads: one.
+// The kernel moves the elements when the array grows (mremap). If memory is refused, the array
+// keeps its elements, drops further ones, and failed() returns true from then on. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,8 @@ class GrowArray {
     if (size_ == capacity_ && !reserve(size_ + 1)) return;
     data_[size_++] = element;
   }
-  // Reserves space for `count` elements in total. Returns false if memory is refused, and from then on always.
+  // Reserves space for `count` elements in total. Returns false if memory is refused, and from then
+  // on always.
   bool reserve(size_t count) {
     if (failed_) return false;
     if (count <= capacity_) return true;
@@ -46,7 +48,8 @@ class GrowArray {
     capacity_ = wanted / sizeof(T);
     return true;
   }
-  // Requires: size ≤ capacity; the elements in between have been written, or zero is the intended value.
+  // Requires: size ≤ capacity; the elements in between have been written, or zero is the intended
+  // value.
   void set_size(size_t size) { size_ = size; }
   void swap(GrowArray& other) {
     std::swap(data_, other.data_);
@@ -72,7 +75,8 @@ class GrowArray {
 
   // Grows the mapping in place if possible, otherwise moves it.
   void* grown(size_t bytes) {
-    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport)) return in_place;
+    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport))
+      return in_place;
     void* target = os::map(bytes, os::Reason::kReport);
     if (target == nullptr) return nullptr;
     void* moved = os::remap(data_, mapped_bytes_, bytes, target, os::Reason::kReport);

@@ -1,12 +1,14 @@
-// InternTable: a set of records that only grows. Each distinct record is stored once, forever, at a fixed address.
+// InternTable: a set of records that only grows. Each distinct record is stored once, forever, at a
+// fixed address.
 //
-// Used for stacks and buckets. Open addressing over arrays of pointers, sharded by hash; records and arrays are
-// allocated from the arena. An outgrown array is never freed (readers may still use it), so arrays take at most twice
-// the memory of the current ones: ≤ 43 bytes per record.
+// Used for stacks and buckets. Open addressing over arrays of pointers, sharded by hash; records
+// and arrays are allocated from the arena. An outgrown array is never freed (readers may still use
+// it), so arrays take at most twice the memory of the current ones: ≤ 43 bytes per record.
 // Threads: find() and for_each() take no lock; an insertion takes the lock of one shard.
-// Invariants: 1. a slot changes from null to a record once and never again; 2. a published array has every record
-// inserted before it was published; 3. an array always has a null slot, which ends a search; 4. the decision that a
-// record is new is made under the shard's lock on the newest array, so there are no duplicates.
+// Invariants: 1. a slot changes from null to a record once and never again; 2. a published array
+// has every record inserted before it was published; 3. an array always has a null slot, which ends
+// a search; 4. the decision that a record is new is made under the shard's lock on the newest
+// array, so there are no duplicates.
 #pragma once
 
 #include <atomic>
@@ -33,8 +35,8 @@ class InternTable {
  public:
   constexpr InternTable() = default;
 
-  // Returns the record with this hash for which equal(record) holds. May miss a record that is being inserted
-  // concurrently.
+  // Returns the record with this hash for which equal(record) holds. May miss a record that is
+  // being inserted concurrently.
   template <typename Equal>
   Record* find(uint64_t hash, Equal equal) const {
     // Pairs with the release store in with_room_locked().
@@ -42,8 +44,8 @@ class InternTable {
     return slots == nullptr ? nullptr : find_in(*slots, hash, equal);
   }
 
-  // Like find(), but inserts the result of make() if there is no such record. Returns null if memory is refused. make()
-  // runs under the shard's lock and returns a complete record or null.
+  // Like find(), but inserts the result of make() if there is no such record. Returns null if
+  // memory is refused. make() runs under the shard's lock and returns a complete record or null.
   template <typename Equal, typename Make>
   Record* find_or_insert(uint64_t hash, Equal equal, Make make) {
     if (Record* known = find(hash, equal)) return known;
@@ -63,7 +65,8 @@ class InternTable {
     return record;
   }
 
-  // Calls visit(record) for every record inserted before the call began, and perhaps for some inserted since.
+  // Calls visit(record) for every record inserted before the call began, and perhaps for some
+  // inserted since.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Shard& each : shards_) {
@@ -125,15 +128,18 @@ class InternTable {
   }
 
   static Slots* make_slots(size_t count) {
-    void* memory = os::arena_allocate(sizeof(Slots) + count * sizeof(std::atomic<Record*>), kCacheLineBytes);
+    void* memory =
+        os::arena_allocate(sizeof(Slots) + count * sizeof(std::atomic<Record*>), kCacheLineBytes);
     if (memory == nullptr) return nullptr;
     Slots* slots = static_cast<Slots*>(memory);
     slots->mask = count - 1;
-    slots->at = reinterpret_cast<std::atomic<Record*>*>(slots + 1);  // arena memory is zero: all null
+    // Arena memory is zero: all null.
+    slots->at = reinterpret_cast<std::atomic<Record*>*>(slots + 1);
     return slots;
   }
 
-  // Returns the array for the insertion of one more record: at most 3/4 full, or fuller if a larger one is refused.
+  // Returns the array for the insertion of one more record: at most 3/4 full, or fuller if a larger
+  // one is refused.
   Slots* with_room_locked(Shard& home, Slots* slots) {
     size_t count = home.count.load(std::memory_order_relaxed);
     size_t capacity = slots == nullptr ? 0 : slots->mask + 1;

@@ -4,9 +4,9 @@ namespace seemalloc::profile {
 
 namespace {
 
-constexpr const char* kNames[kAgeClasses] = {"under 1us",      "1us to 10us", "10us to 100us", "100us to 1ms",
-                                             "1ms to 10ms",    "10ms to 100ms", "100ms to 1s", "1s to 10s",
-                                             "10s to 100s",    "100s to 1000s", "over 1000s"};
+constexpr const char* kNames[kAgeClasses] = {
+    "under 1us",   "1us to 10us", "10us to 100us", "100us to 1ms",  "1ms to 10ms", "10ms to 100ms",
+    "100ms to 1s", "1s to 10s",   "10s to 100s",   "100s to 1000s", "over 1000s"};
 
 void add_to(std::atomic<double>& sum, double x) {
   double before = sum.load(std::memory_order_relaxed);
@@ -29,13 +29,15 @@ void Lifetimes::add_aged_alone(uint64_t ns) {
   sum_.store(sum_.load(std::memory_order_relaxed) + x, std::memory_order_relaxed);
   squares_.store(squares_.load(std::memory_order_relaxed) + x * x, std::memory_order_relaxed);
   if (ns > most_.load(std::memory_order_relaxed)) most_.store(ns, std::memory_order_relaxed);
-  if (~ns > inverted_least_.load(std::memory_order_relaxed)) inverted_least_.store(~ns, std::memory_order_relaxed);
+  if (~ns > inverted_least_.load(std::memory_order_relaxed))
+    inverted_least_.store(~ns, std::memory_order_relaxed);
   raise_alone(age_class_of(ns));
 }
 
 void Lifetimes::add(uint64_t ns) {
   if (ns == 0) {
-    if (inverted_least_.load(std::memory_order_relaxed) != UINT64_MAX) inverted_least_.store(UINT64_MAX, std::memory_order_relaxed);
+    if (inverted_least_.load(std::memory_order_relaxed) != UINT64_MAX)
+      inverted_least_.store(UINT64_MAX, std::memory_order_relaxed);
     counts_[0].fetch_add(1, std::memory_order_release);
     return;
   }
@@ -50,7 +52,8 @@ void Lifetimes::add(uint64_t ns) {
 void Lifetimes::clear() {
   for (std::atomic<uint64_t>& count : counts_) count.store(0, std::memory_order_release);
   for (std::atomic<double>* sum : {&sum_, &squares_}) sum->store(0, std::memory_order_release);
-  for (std::atomic<uint64_t>* age : {&most_, &inverted_least_}) age->store(0, std::memory_order_release);
+  for (std::atomic<uint64_t>* age : {&most_, &inverted_least_})
+    age->store(0, std::memory_order_release);
 }
 
 uint64_t Lifetimes::count() const {

@@ -1,11 +1,12 @@
-// Lifetimes: how long freed blocks lived: a histogram by powers of ten, mean, deviation, minimum and maximum. There is
-// one for each bucket and way of being freed (FreedBy), made at its first use (128 bytes).
+// Lifetimes: how long freed blocks lived: a histogram by powers of ten, mean, deviation, minimum
+// and maximum. There is one for each bucket and way of being freed (FreedBy), made at its first use
+// (128 bytes).
 //
-// Threads: one thread calls add_alone(), any thread calls add(); the two are never mixed on one object (a signal
-// handler that interrupts add_alone() may cause one count to be lost). Any thread may read; each figure is correct at
-// some moment.
-// A count is incremented last, with release: a reader that has loaded it (acquire) finds the ages that it counts in the
-// other figures.
+// Threads: one thread calls add_alone(), any thread calls add(); the two are never mixed on one
+// object (a signal handler that interrupts add_alone() may cause one count to be lost). Any thread
+// may read; each figure is correct at some moment.
+// A count is incremented last, with release: a reader that has loaded it (acquire) finds the ages
+// that it counts in the other figures.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ inline unsigned age_class_of(uint64_t ns) {
   return c;
 }
 
-// A block that lived less than this is short-lived. The coarse clock, which is used when every block is recorded,
-// cannot resolve shorter lives.
+// A block that lived less than this is short-lived. The coarse clock, which is used when every
+// block is recorded, cannot resolve shorter lives.
 inline constexpr uint64_t kShortLife_ns = 10'000'000;
 inline constexpr unsigned kShortClasses = 5;  // number of age classes below it
 static_assert(kAgeClassEnds_ns[kShortClasses - 1] == kShortLife_ns);
@@ -51,7 +52,9 @@ class Lifetimes {
   }
   void add(uint64_t ns);
 
-  uint64_t count(unsigned age_class) const { return counts_[age_class].load(std::memory_order_acquire); }
+  uint64_t count(unsigned age_class) const {
+    return counts_[age_class].load(std::memory_order_acquire);
+  }
   uint64_t count() const;
   // Meaningful only if count() ≠ 0.
   uint64_t least_ns() const { return ~inverted_least_.load(std::memory_order_acquire); }
@@ -59,30 +62,33 @@ class Lifetimes {
   double sum_ns() const { return sum_.load(std::memory_order_acquire); }
   double sum_of_squares() const { return squares_.load(std::memory_order_acquire); }  // ns²
 
-  // Resets the record to empty. Values that other threads add meanwhile may survive in part. Release: a reader that
-  // loads any reset value (acquire) sees all that was written before.
+  // Resets the record to empty. Values that other threads add meanwhile may survive in part.
+  // Release: a reader that loads any reset value (acquire) sees all that was written before.
   void clear();
 
   // The stacks that freed the blocks: deaths.h.
   Death* deaths() const { return deaths_.load(std::memory_order_acquire); }
-  // Replaces the list's head *first by `fresh`. Returns false, with the current head in *first, if the head has
-  // changed.
+  // Replaces the list's head *first by `fresh`. Returns false, with the current head in *first, if
+  // the head has changed.
   bool put_death(Death** first, Death* fresh) {
-    return deaths_.compare_exchange_strong(*first, fresh, std::memory_order_acq_rel, std::memory_order_acquire);
+    return deaths_.compare_exchange_strong(*first, fresh, std::memory_order_acq_rel,
+                                           std::memory_order_acquire);
   }
 
  private:
   friend struct FullLifetimes;  // for a test, which cannot wait for 2^32 frees
   SEEMALLOC_NOINLINE void add_aged_alone(uint64_t ns);
   void raise_alone(unsigned age_class) {
-    counts_[age_class].store(counts_[age_class].load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    counts_[age_class].store(counts_[age_class].load(std::memory_order_relaxed) + 1,
+                             std::memory_order_release);
   }
 
   // 64 bits: if every block is recorded, 2^32 frees take only minutes.
   std::atomic<uint64_t> counts_[kAgeClasses] = {};
   std::atomic<double> sum_{0}, squares_{0};
   std::atomic<uint64_t> most_{0};
-  std::atomic<uint64_t> inverted_least_{0};  // inverted, so that zeroed memory means "no minimum yet"
+  // Inverted, so that zeroed memory means "no minimum yet".
+  std::atomic<uint64_t> inverted_least_{0};
   std::atomic<Death*> deaths_{nullptr};
 };
 static_assert(sizeof(Lifetimes) == 128);

@@ -49,7 +49,8 @@ struct Model {
     counts[c]++;
   }
   void expect(const Lifetimes& lifetimes) {
-    for (unsigned c = 0; c < kAgeClasses; c++) EXPECT_EQ(lifetimes.count(c), counts[c]) << age_class_name(c);
+    for (unsigned c = 0; c < kAgeClasses; c++)
+      EXPECT_EQ(lifetimes.count(c), counts[c]) << age_class_name(c);
     EXPECT_EQ(lifetimes.count(), ages.size());
     long double sum = 0, squares = 0;
     for (uint64_t age : ages) sum += age;
@@ -57,9 +58,12 @@ struct Model {
     for (uint64_t age : ages) squares += (age - mean) * (age - mean);
     long double deviation = std::sqrt(squares / ages.size());
     double count = static_cast<double>(ages.size()), got_mean = lifetimes.sum_ns() / count;
-    double got_deviation = std::sqrt(std::max(0.0, lifetimes.sum_of_squares() / count - got_mean * got_mean));
-    EXPECT_NEAR(got_mean, static_cast<double>(mean), 1e-9 * static_cast<double>(mean));  // which may be 0
-    EXPECT_NEAR(got_deviation, static_cast<double>(deviation), 1e-3 * static_cast<double>(deviation) + 1e-6 * static_cast<double>(mean));
+    double got_deviation =
+        std::sqrt(std::max(0.0, lifetimes.sum_of_squares() / count - got_mean * got_mean));
+    // Which may be 0.
+    EXPECT_NEAR(got_mean, static_cast<double>(mean), 1e-9 * static_cast<double>(mean));
+    EXPECT_NEAR(got_deviation, static_cast<double>(deviation),
+                1e-3 * static_cast<double>(deviation) + 1e-6 * static_cast<double>(mean));
     EXPECT_EQ(lifetimes.least_ns(), *std::min_element(ages.begin(), ages.end()));
     EXPECT_EQ(lifetimes.most_ns(), *std::max_element(ages.begin(), ages.end()));
   }
@@ -129,7 +133,8 @@ TEST(Lifetimes, AReaderNeverSeesACountAlone) {
       reading.store(i, std::memory_order_release);
       while (records[i].count(age_class_of(kAge)) == 0) {
       }
-      wrong += records[i].least_ns() != kAge || records[i].most_ns() != kAge || records[i].sum_ns() != static_cast<double>(kAge);
+      wrong += records[i].least_ns() != kAge || records[i].most_ns() != kAge ||
+               records[i].sum_ns() != static_cast<double>(kAge);
     }
     writer.join();
     EXPECT_EQ(wrong, 0u) << (alone ? "alone" : "shared");

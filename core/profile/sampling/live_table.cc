@@ -16,7 +16,8 @@ LiveTable::Record* LiveTable::record(SampleId id) const {
   // Both pair with the release stores in make_chunk_locked().
   Leaf* leaf = root_[id >> (kLeafBits + kChunkBits)].load(std::memory_order_acquire);
   DCHECK(leaf != nullptr);
-  Record* chunk = leaf->chunks[(id >> kChunkBits) & ((1u << kLeafBits) - 1)].load(std::memory_order_acquire);
+  Record* chunk =
+      leaf->chunks[(id >> kChunkBits) & ((1u << kLeafBits) - 1)].load(std::memory_order_acquire);
   DCHECK(chunk != nullptr);
   return chunk + (id & ((1u << kChunkBits) - 1));
 }
@@ -41,8 +42,10 @@ SampleId LiveTable::add(const LiveSample& sample) {
 LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
-  CHECK(bucket != nullptr);  // double free: an id in two places would corrupt the lists (invariant 1)
-  LeftSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns, gone->thread};
+  // Double free: an id in two places would corrupt the lists (invariant 1).
+  CHECK(bucket != nullptr);
+  LeftSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns,
+                  gone->thread};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;
@@ -59,14 +62,16 @@ LiveSample LiveTable::get(SampleId id) const {
   Record* alive = record(id);
   Bucket* bucket = alive->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);
-  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread};
+  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns,
+                    alive->thread};
 }
 
 SEEMALLOC_NO_TSAN LiveSample LiveTable::get_if_alive(SampleId id) const {
   const Record* alive = record(id);
   Bucket* bucket = alive->bucket.load(std::memory_order_acquire);
   if (bucket == nullptr) return LiveSample{};
-  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread};
+  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns,
+                    alive->thread};
 }
 
 void LiveTable::set_size(Record* alive, Bucket* bucket, size_t requested_bytes) {
@@ -125,9 +130,11 @@ bool LiveTable::make_chunk_locked(uint64_t first_id) {
     if (leaf == nullptr) return false;
     entry.store(leaf, std::memory_order_release);
   }
-  auto* chunk = static_cast<Record*>(os::arena_allocate(sizeof(Record) << kChunkBits, kCacheLineBytes));
+  auto* chunk =
+      static_cast<Record*>(os::arena_allocate(sizeof(Record) << kChunkBits, kCacheLineBytes));
   if (chunk == nullptr) return false;
-  leaf->chunks[(first_id >> kChunkBits) & ((1u << kLeafBits) - 1)].store(chunk, std::memory_order_release);
+  leaf->chunks[(first_id >> kChunkBits) & ((1u << kLeafBits) - 1)].store(chunk,
+                                                                         std::memory_order_release);
   return true;
 }
 

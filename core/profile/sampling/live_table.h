@@ -1,12 +1,13 @@
 // LiveTable: the sampled blocks that are still alive, indexed by SampleId.
 //
-// Records are in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids from
-// its own cache (IdCache) or, without one, from the shared cache. Full batches go through one global list. So a thread
-// that only frees supplies a thread that only allocates, and the table is never larger than its peak (plus 2 batches
-// per cache).
-// Threads: any; a cache belongs to one thread. Lock order: the shared cache's lock, the global lock, the arena's lock.
-// Invariants: 1. an id is in exactly one place: alive, in a cache's list, or in a global batch; 2. a batch on the
-// global list or in `full` has exactly kBatch ids; 3. id 0 is never allocated.
+// Records are in chunks that never move, found through a two-level directory; ids are recycled. A
+// thread takes ids from its own cache (IdCache) or, without one, from the shared cache. Full
+// batches go through one global list. So a thread that only frees supplies a thread that only
+// allocates, and the table is never larger than its peak (plus 2 batches per cache).
+// Threads: any; a cache belongs to one thread. Lock order: the shared cache's lock, the global
+// lock, the arena's lock. Invariants: 1. an id is in exactly one place: alive, in a cache's list,
+// or in a global batch; 2. a batch on the global list or in `full` has exactly kBatch ids; 3. id 0
+// is never allocated.
 #pragma once
 
 #include <atomic>
@@ -55,10 +56,11 @@ class LiveTable {
   LeftSample remove(SampleId id, IdCache& cache);
   LeftSample remove(SampleId id);
   LiveSample get(SampleId id) const;
-  // Like get(), for an id that may be freed concurrently. In that case the returned bucket is null, or the record is
-  // that of another sample.
+  // Like get(), for an id that may be freed concurrently. In that case the returned bucket is null,
+  // or the record is that of another sample.
   LiveSample get_if_alive(SampleId id) const;
-  // Calls visit(sample) for each live sample. Samples added or removed during the call may be visited or not.
+  // Calls visit(sample) for each live sample. Samples added or removed during the call may be
+  // visited or not.
   template <typename Visit>
   void for_each_alive(Visit visit) const {
     uint64_t end = capacity();
@@ -70,7 +72,8 @@ class LiveTable {
   // Requires: id is alive, and no other thread changes or removes it meanwhile.
   void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);
   // The number of records ever made. All ids are below it.
-  size_t capacity() const { return fresh_.load(std::memory_order_acquire); }  // pairs with carve_batch_locked()
+  // Pairs with carve_batch_locked().
+  size_t capacity() const { return fresh_.load(std::memory_order_acquire); }
 
   void lock_all();
   void unlock_all();
@@ -102,7 +105,8 @@ class LiveTable {
   IdCache shared_;
   alignas(kCacheLineBytes) Lock global_lock_;
   SampleId batches_ = 0;
-  std::atomic<uint64_t> fresh_{0};  // ids below this have been carved; written under global_lock_
+  // Ids below this have been carved; written under global_lock_.
+  std::atomic<uint64_t> fresh_{0};
   std::atomic<Leaf*> root_[size_t{1} << kRootBits] = {};
 };
 

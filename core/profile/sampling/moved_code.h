@@ -1,4 +1,5 @@
-// MovedCode: the return addresses in unloaded code, and the range to which they are moved (unloaded.h).
+// MovedCode: the return addresses in unloaded code, and the range to which they are moved
+// (unloaded.h).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@ struct MovedCode {
 
   // A return address is one past its call, which may be the last instruction of the code.
   bool has(uintptr_t return_address) const { return return_address - 1 - start < limit - start; }
-  uintptr_t operator()(uintptr_t return_address) const { return has(return_address) ? return_address - start + moved_to : return_address; }
+  uintptr_t operator()(uintptr_t return_address) const {
+    return has(return_address) ? return_address - start + moved_to : return_address;
+  }
 };
 
 }  // namespace seemalloc::profile

@@ -5,13 +5,16 @@
 namespace seemalloc::profile {
 
 namespace {
-constexpr uint64_t word_of(uint32_t epoch, uint64_t samples) { return uint64_t{epoch} << 32 | (samples & UINT32_MAX); }
+constexpr uint64_t word_of(uint32_t epoch, uint64_t samples) {
+  return uint64_t{epoch} << 32 | (samples & UINT32_MAX);
+}
 }  // namespace
 
 void Peak::keep_slow(Bucket& bucket, uint64_t word, uint32_t now) {
-  // If the exchange fails, another thread has stored the word, and this thread may have read a count that had changed
-  // already.
-  bucket.at_peak.compare_exchange_strong(word, word_of(now, bucket.live_samples()), std::memory_order_relaxed);
+  // If the exchange fails, another thread has stored the word, and this thread may have read a
+  // count that had changed already.
+  bucket.at_peak.compare_exchange_strong(word, word_of(now, bucket.live_samples()),
+                                         std::memory_order_relaxed);
 }
 
 void Peak::tell(int64_t bytes) {
@@ -19,7 +22,8 @@ void Peak::tell(int64_t bytes) {
   int64_t mark = bytes_.load(std::memory_order_relaxed);
   while (now > mark) {
     if (!bytes_.compare_exchange_weak(mark, now, std::memory_order_relaxed)) continue;
-    if (now >> 10 > kLeastGrain) beyond_least_grain_.store((now >> 10) - kLeastGrain, std::memory_order_relaxed);
+    if (now >> 10 > kLeastGrain)
+      beyond_least_grain_.store((now >> 10) - kLeastGrain, std::memory_order_relaxed);
     time_ns_.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
     // Release: a thread that sees the epoch also sees its figures, and continues from them.
     epoch_.fetch_add(1, std::memory_order_release);
@@ -28,8 +32,8 @@ void Peak::tell(int64_t bytes) {
 }
 
 uint64_t Peak::samples_at(const Bucket& bucket, uint32_t epoch_read) const {
-  // Load the count first. If it has changed since the mark, the word was stored before the change, so the load below
-  // finds it.
+  // Load the count first. If it has changed since the mark, the word was stored before the change,
+  // so the load below finds it.
   uint64_t live = bucket.live_samples();
   uint64_t word = bucket.at_peak.load(std::memory_order_relaxed);
   return static_cast<uint32_t>(word >> 32) == epoch_read ? word & UINT32_MAX : live;

@@ -1,13 +1,14 @@
-// Peak: the high-water mark of live bytes, as estimated from samples, and the live samples of each bucket at that
-// moment.
+// Peak: the high-water mark of live bytes, as estimated from samples, and the live samples of each
+// bucket at that moment.
 //
-// Nothing is copied when a new mark is reached. The mark gets a new number (epoch). A bucket saves its count when it
-// changes for the first time after the mark; a bucket that has not changed since still has the count of that moment. A
-// thread with a recorder accumulates its changes and reports them when they exceed 1/1024 of the mark (and 4 KiB). This
-// bounds a thread's error, and avoids a shared word in every sample. An operation that is in progress in another thread
-// when a mark is reached may be counted on either side.
-// Threads: any; no lock. Cost: a load and a compare per sample, plus a compare-exchange when a bucket changes for the
-// first time after a mark.
+// Nothing is copied when a new mark is reached. The mark gets a new number (epoch). A bucket saves
+// its count when it changes for the first time after the mark; a bucket that has not changed since
+// still has the count of that moment. A thread with a recorder accumulates its changes and reports
+// them when they exceed 1/1024 of the mark (and 4 KiB). This bounds a thread's error, and avoids a
+// shared word in every sample. An operation that is in progress in another thread when a mark is
+// reached may be counted on either side.
+// Threads: any; no lock. Cost: a load and a compare per sample, plus a compare-exchange when a
+// bucket changes for the first time after a mark.
 #pragma once
 
 #include <atomic>
@@ -29,8 +30,8 @@ class Peak {
     uint32_t now = epoch();
     if (SEEMALLOC_UNLIKELY(static_cast<uint32_t>(word >> 32) != now)) keep_slow(bucket, word, now);
   }
-  // Called after the change: live bytes grow by `bytes`, which may be negative. `pending`: bytes that this thread has
-  // not reported yet; null: the thread has no place to accumulate them.
+  // Called after the change: live bytes grow by `bytes`, which may be negative. `pending`: bytes
+  // that this thread has not reported yet; null: the thread has no place to accumulate them.
   SEEMALLOC_ALWAYS_INLINE void add(int64_t bytes, int64_t* pending) {
     if (SEEMALLOC_LIKELY(pending != nullptr)) {
       bytes += *pending;
@@ -45,11 +46,15 @@ class Peak {
   // The bucket's live samples when the mark of this epoch was reached.
   uint64_t samples_at(const Bucket& bucket, uint32_t epoch_read) const;
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
-  int64_t in_use_bytes() const { return in_use_.load(std::memory_order_relaxed); }  // now, as reported by threads
+  // Now, as reported by threads.
+  int64_t in_use_bytes() const { return in_use_.load(std::memory_order_relaxed); }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }  // os::coarse_monotonic_ns
+  // os::coarse_monotonic_ns.
+  uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }
   // The maximum error of each thread that allocates.
-  int64_t grain_bytes() const { return kLeastGrain + beyond_least_grain_.load(std::memory_order_relaxed); }
+  int64_t grain_bytes() const {
+    return kLeastGrain + beyond_least_grain_.load(std::memory_order_relaxed);
+  }
 
  private:
   static constexpr int64_t kLeastGrain = 4 * KiB;
@@ -59,7 +64,8 @@ class Peak {
 
   // Read with every sample, written at a new mark.
   alignas(kCacheLineBytes) std::atomic<uint32_t> epoch_{0};
-  std::atomic<int64_t> beyond_least_grain_{0};  // relative, because all of Records is zero at first (.bss)
+  // Relative, because all of Records is zero at first (.bss).
+  std::atomic<int64_t> beyond_least_grain_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<uint64_t> time_ns_{0};
   alignas(kCacheLineBytes) std::atomic<int64_t> in_use_{0};

@@ -77,12 +77,14 @@ void run_against_model(bool gather) {
     }
     if (step % 1000 != 0) continue;
     if (gather) {
-      ASSERT_LE(std::abs(top - books.captured_bytes()), books.peak.grain_bytes()) << "step " << step;
+      ASSERT_LE(std::abs(top - books.captured_bytes()), books.peak.grain_bytes())
+          << "step " << step;
       ASSERT_EQ(books.captured_bytes(), books.peak.bytes());
     } else {
       ASSERT_EQ(books.peak.bytes(), top);
       for (size_t b = 0; b < kBuckets; b++) {
-        ASSERT_EQ(books.peak.samples_at(*buckets[b], books.peak.epoch()), at_top[b]) << "step " << step << ", bucket " << b;
+        ASSERT_EQ(books.peak.samples_at(*buckets[b], books.peak.epoch()), at_top[b])
+            << "step " << step << ", bucket " << b;
       }
     }
   }
@@ -91,8 +93,8 @@ void run_against_model(bool gather) {
 TEST(Peak, AgreesWithAModel) { run_against_model(false); }
 TEST(Peak, IsOffByOneGrainWhereChangesAreGathered) { run_against_model(true); }
 
-// All threads allocate, wait for each other, and free. The peak is the sum over all threads, except for the bytes that
-// they have not reported.
+// All threads allocate, wait for each other, and free. The peak is the sum over all threads, except
+// for the bytes that they have not reported.
 TEST(Peak, ThreadsTogether) {
   static Books books;
   constexpr int kThreads = 4, kBlocks = 5000, kBuckets = 100;
@@ -119,7 +121,8 @@ TEST(Peak, ThreadsTogether) {
   });
   EXPECT_LE(std::abs(truth - books.peak.bytes()), kThreads * books.peak.grain_bytes());
   // Each thread may have been between two statements when the last mark was reached.
-  EXPECT_LE(std::abs(truth - books.captured_bytes()), kThreads * (books.peak.grain_bytes() + (16 << 7)));
+  EXPECT_LE(std::abs(truth - books.captured_bytes()),
+            kThreads * (books.peak.grain_bytes() + (16 << 7)));
 }
 
 }  // namespace

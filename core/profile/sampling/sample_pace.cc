@@ -12,13 +12,17 @@ constexpr uint64_t kPeriods = 64;  // checks per second at the limit
 
 std::atomic<uint64_t> taken_in_advance{0}, halved_ns{0};
 
-// Halves the shared advance each second, because threads that have exited pay nothing back. This bounds how far all
-// threads together may exceed the limit.
+// Halves the shared advance each second, because threads that have exited pay nothing back. This
+// bounds how far all threads together may exceed the limit.
 void write_off() {
   uint64_t now = os::coarse_monotonic_ns(), before = halved_ns.load(std::memory_order_relaxed);
-  if (now - before < kSecond_ns || !halved_ns.compare_exchange_strong(before, now, std::memory_order_relaxed)) return;
-  uint64_t seconds = (now - before) / kSecond_ns, taken = taken_in_advance.load(std::memory_order_relaxed);
-  while (!taken_in_advance.compare_exchange_weak(taken, taken >> (seconds < 63 ? seconds : 63), std::memory_order_relaxed)) {
+  if (now - before < kSecond_ns ||
+      !halved_ns.compare_exchange_strong(before, now, std::memory_order_relaxed))
+    return;
+  uint64_t seconds = (now - before) / kSecond_ns,
+           taken = taken_in_advance.load(std::memory_order_relaxed);
+  while (!taken_in_advance.compare_exchange_weak(taken, taken >> (seconds < 63 ? seconds : 63),
+                                                 std::memory_order_relaxed)) {
   }
 }
 
@@ -28,13 +32,15 @@ uint32_t take(uint64_t samples, uint64_t most) {
   for (;;) {
     uint64_t left = minus(most, taken), got = samples < left ? samples : left;
     if (got == 0) return 0;
-    if (taken_in_advance.compare_exchange_weak(taken, taken + got, std::memory_order_relaxed)) return static_cast<uint32_t>(got);
+    if (taken_in_advance.compare_exchange_weak(taken, taken + got, std::memory_order_relaxed))
+      return static_cast<uint32_t>(got);
   }
 }
 
 void give_back(uint64_t samples) {
   uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
-  while (!taken_in_advance.compare_exchange_weak(taken, minus(taken, samples), std::memory_order_relaxed)) {
+  while (!taken_in_advance.compare_exchange_weak(taken, minus(taken, samples),
+                                                 std::memory_order_relaxed)) {
   }
 }
 
@@ -49,7 +55,9 @@ struct ShortThreads {
 constinit ShortThreads short_threads;
 }  // namespace
 
-unsigned SamplePace::stretch_of_short_threads() { return short_threads.stretch.load(std::memory_order_relaxed); }
+unsigned SamplePace::stretch_of_short_threads() {
+  return short_threads.stretch.load(std::memory_order_relaxed);
+}
 
 void SamplePace::count(Limit limit) {
   if (++samples_ > limit.per_second / kPeriods) look(os::thread_cpu_ns(), limit);
@@ -63,8 +71,10 @@ bool SamplePace::is_time(uint64_t cpu_ns, Limit limit) const {
 void SamplePace::relax(Limit limit) {
   if (stretch() == 0) return;
   // To read the process's CPU time, the kernel walks over all its threads.
-  uint64_t waited = os::coarse_monotonic_ns() - short_threads.charged_ns.load(std::memory_order_relaxed);
-  if (stretch_of_short_threads() != 0 && waited >= kSecond_ns / kPeriods) charge_short_threads(limit);
+  uint64_t waited =
+      os::coarse_monotonic_ns() - short_threads.charged_ns.load(std::memory_order_relaxed);
+  if (stretch_of_short_threads() != 0 && waited >= kSecond_ns / kPeriods)
+    charge_short_threads(limit);
   uint64_t now = os::thread_cpu_ns();
   if (is_time(now, limit)) look(now, limit);
 }
@@ -80,7 +90,8 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
       uint32_t got = take(static_cast<uint64_t>(more), limit.in_advance);
       advance_ += got;
       if (more - got < 1) owed_ = more - got;
-      for (; more - got >= 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
+      for (; more - got >= 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2)
+        stretch_++;
     } else if (more > -1) {
       owed_ = more;
     } else if (advance_ != 0) {
@@ -88,7 +99,8 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
       advance_ -= paid;
       give_back(paid);
     }
-    // Lower the back-off only if the rate stays well below the limit afterwards. Otherwise it would oscillate.
+    // Lower the back-off only if the rate stays well below the limit afterwards. Otherwise it would
+    // oscillate.
     for (; expected * 4 <= allowed && stretch_ > 0; expected *= 2) stretch_--;
   }
   since_ns_ = cpu_ns;
@@ -114,7 +126,8 @@ void SamplePace::charge_short_threads(Limit limit) {
   SamplePace& pace = short_threads.pace;
   uint64_t now = os::process_cpu_ns();
   // Another thread may have charged them meanwhile.
-  if (short_threads.samples.load(std::memory_order_relaxed) > limit.per_second / kPeriods || (pace.stretch_ != 0 && pace.is_time(now, limit))) {
+  if (short_threads.samples.load(std::memory_order_relaxed) > limit.per_second / kPeriods ||
+      (pace.stretch_ != 0 && pace.is_time(now, limit))) {
     pace.samples_ = short_threads.samples.exchange(0, std::memory_order_relaxed);
     pace.look(now, limit);
     short_threads.stretch.store(pace.stretch_, std::memory_order_relaxed);

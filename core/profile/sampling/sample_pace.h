@@ -1,17 +1,19 @@
-// SamplePace: the sample rate limit. Decides how much a thread's sampling interval is raised above the requested one
-// (the back-off), so that sampling stays cheap.
+// SamplePace: the sample rate limit. Decides how much a thread's sampling interval is raised above
+// the requested one (the back-off), so that sampling stays cheap.
 //
-// A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend more time on samples
-// than on its work, and its millionth sample would add no information. So the number of samples that a thread takes per
-// second of its CPU time is limited. In addition, all threads together may take a limited number of samples in advance:
-// so a start-up is sampled at the requested interval, but a thousand short threads do not count as a thousand
-// start-ups. While a thread exceeds the limit, its interval doubles; while it is far below, the interval halves. The
-// estimate stays unbiased: each sample is weighted by the interval that it was drawn with, and that interval was chosen
-// before the sample point was drawn.
-// Threads that exit before their first check are charged together, against the process's CPU time. The back-off that
-// results is the one with which new threads start.
-// Threads: an object belongs to one thread; the samples taken in advance, and those of threads that exited early, are
-// shared. Cost: one clock read per 1/64 of a second's samples, and two per second while backed off.
+// A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend
+// more time on samples than on its work, and its millionth sample would add no information. So the
+// number of samples that a thread takes per second of its CPU time is limited. In addition, all
+// threads together may take a limited number of samples in advance: so a start-up is sampled at the
+// requested interval, but a thousand short threads do not count as a thousand start-ups. While a
+// thread exceeds the limit, its interval doubles; while it is far below, the interval halves. The
+// estimate stays unbiased: each sample is weighted by the interval that it was drawn with, and that
+// interval was chosen before the sample point was drawn.
+// Threads that exit before their first check are charged together, against the process's CPU time.
+// The back-off that results is the one with which new threads start.
+// Threads: an object belongs to one thread; the samples taken in advance, and those of threads that
+// exited early, are shared. Cost: one clock read per 1/64 of a second's samples, and two per second
+// while backed off.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +34,15 @@ class SamplePace {
   // The same for a thread without any history.
   static unsigned stretch_of_short_threads();
 
-  // The limits: samples per second of CPU time, at least 1; and samples of all threads together in advance.
+  // The limits: samples per second of CPU time, at least 1; and samples of all threads together in
+  // advance.
   struct Limit {
     uint64_t per_second, in_advance;
   };
-  // The limit for the option `sample_limit`. Its default is 10,000 samples, which stand for 5 GiB at 512 KiB each and
-  // take 0.3 to 1.7 % of a second at 0.3 to 1.7 µs each. The advance is a 16th of the option at 512 KiB and more (a
-  // growing heap is not limited at all), and all of it at shorter intervals, which only a user chooses.
+  // The limit for the option `sample_limit`. Its default is 10,000 samples, which stand for 5 GiB
+  // at 512 KiB each and take 0.3 to 1.7 % of a second at 0.3 to 1.7 µs each. The advance is a 16th
+  // of the option at 512 KiB and more (a growing heap is not limited at all), and all of it at
+  // shorter intervals, which only a user chooses.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
     return {option, interval_bytes < 512 * KiB ? option : (option + 15) / 16};
   }
@@ -68,8 +72,8 @@ class SamplePace {
 
  private:
   static void charge_short_threads(Limit limit);
-  // Whether the last check is so long ago that another may lower the back-off, and that the minimum of one sample,
-  // which a check assumes, cannot raise it.
+  // Whether the last check is so long ago that another may lower the back-off, and that the minimum
+  // of one sample, which a check assumes, cannot raise it.
   bool is_time(uint64_t cpu_ns, Limit limit) const;
 
   uint64_t since_ns_ = 0;  // start of counting; 0: the thread's start
@@ -77,7 +81,7 @@ class SamplePace {
   uint32_t advance_ = 0;   // samples that it has taken in advance
   uint32_t samples_ = 0;   // samples since since_ns_
   uint8_t stretch_ = 0;
-  bool looked_ = false;    // whether this thread's rate has been checked
+  bool looked_ = false;  // whether this thread's rate has been checked
 };
 
 }  // namespace seemalloc::profile

@@ -10,15 +10,16 @@ namespace seemalloc::profile {
 namespace {
 
 constexpr uint64_t kLimit = 6400;  // 100 in 1/64 s
-constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kSmall{kLimit, 64}, kNone{UINT32_MAX, UINT32_MAX};
+constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kSmall{kLimit, 64},
+    kNone{UINT32_MAX, UINT32_MAX};
 
 class Paces : public testing::Test {
  protected:
   void SetUp() override { SamplePace::forget_all_for_test(); }
 };
 
-// Runs a thread that would take `rate` samples per second at the requested interval, with 64 checks per second. Returns
-// the samples of the last period, scaled to a second.
+// Runs a thread that would take `rate` samples per second at the requested interval, with 64 checks
+// per second. Returns the samples of the last period, scaled to a second.
 double run(SamplePace& pace, double rate, unsigned periods, uint64_t* now) {
   double taken = 0;
   for (unsigned i = 0; i < periods; i++) {
@@ -80,7 +81,8 @@ TEST_F(Paces, LeavesABurstAlone) {
   EXPECT_GT(pace.stretch(), 0u);
 }
 
-// A burst of 256 MiB within a few milliseconds, in a heap that does not grow, plus three standard deviations.
+// A burst of 256 MiB within a few milliseconds, in a heap that does not grow, plus three standard
+// deviations.
 TEST_F(Paces, ABurstIsSampledAsAskedByDefault) {
   SamplePace::Limit limit = SamplePace::limit_for(10000, 512 * KiB);
   SamplePace pace;
@@ -105,7 +107,8 @@ TEST_F(Paces, AnotherThreadsClockIsNotComparedWithThisOnes) {
   pace.look(50 * kSecond_ns, kBoth);
   for (unsigned i = 0; i < 1000; i++) pace.count(kNone);
   pace.restart();
-  pace.look(1, kBoth);  // earlier than before: if it were compared, the difference would be negative
+  // Earlier than before: if it were compared, the difference would be negative.
+  pace.look(1, kBoth);
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
@@ -120,7 +123,8 @@ TEST_F(Paces, AClockThatBeginsAnewIsNoLongTime) {
   EXPECT_EQ(pace.stretch(), stretch);
 }
 
-// A thousand threads that exit soon count as one start-up. Each takes about 50 samples, of which its CPU time allows 2.
+// A thousand threads that exit soon count as one start-up. Each takes about 50 samples, of which
+// its CPU time allows 2.
 TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
   constexpr unsigned kThreads = 1000, kSamples = 50;
   SamplePace pace;  // belongs to the heap that they use one after the other
@@ -266,7 +270,8 @@ TEST_F(Paces, AHeapThatIsHandedOnForgetsAStretchThatNobodyConfirms) {
 
 TEST_F(Paces, CountsByTheThreadsOwnClock) {
   SamplePace pace;
-  for (unsigned i = 0; i < 100000; i++) pace.count({1000, 1000});  // far more than 1,000 a second
+  // Far more than 1,000 a second.
+  for (unsigned i = 0; i < 100000; i++) pace.count({1000, 1000});
   EXPECT_GT(pace.stretch(), 0u);
 }
 

@@ -16,17 +16,19 @@ constexpr uint64_t kExponentBias = 1023;
 constexpr double kCertain = 37.0;
 
 double power_of_two(int exponent) {
-  return std::bit_cast<double>(static_cast<uint64_t>(exponent + static_cast<int>(kExponentBias)) << 52);
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + static_cast<int>(kExponentBias))
+                               << 52);
 }
 
 // ln of a positive normal number, within a few ulp; also relatively exact just below 1.
 double natural_log(double x) {
-  // x = mantissa × 2^exponent, √½ ≤ mantissa < √2. Without a branch, which would be mispredicted half of the time.
+  // x = mantissa × 2^exponent, √½ ≤ mantissa < √2. Without a branch, which would be mispredicted
+  // half of the time.
   uint64_t bits = std::bit_cast<uint64_t>(x) + ((kExponentBias << 52) - kSqrtHalfBits);
   int exponent = static_cast<int>(bits >> 52) - static_cast<int>(kExponentBias);
   double mantissa = std::bit_cast<double>((bits & kMantissaMask) + kSqrtHalfBits);
-  // ln m = 2 artanh(s), s = (m-1)/(m+1): the sum of s^(2k+1)/(2k+1). |s| ≤ 0.172, so 12 terms leave less than 1e-18.
-  // Summed as a tree: a chain would take three times as long.
+  // ln m = 2 artanh(s), s = (m-1)/(m+1): the sum of s^(2k+1)/(2k+1). |s| ≤ 0.172, so 12 terms leave
+  // less than 1e-18. Summed as a tree: a chain would take three times as long.
   double s = (mantissa - 1) / (mantissa + 1);
   double z = s * s, z2 = z * z, z4 = z2 * z2;
   double low = (1 + z * (1.0 / 3)) + z2 * (1.0 / 5 + z * (1.0 / 7));
@@ -64,8 +66,9 @@ uint64_t Random::next() {
 int64_t draw_distance_bytes(Random& random, uint64_t interval_bytes) {
   if (interval_bytes == 0) return INT64_MAX;
   if (interval_bytes == 1) return 1;
-  // u in (0, 1]; the upper 53 bits are the best ones. Rounding up makes the integer exactly geometric, so that a block
-  // of s bytes is sampled with probability 1-exp(-s/R), which is the probability that sample_weight inverts.
+  // u in (0, 1]; the upper 53 bits are the best ones. Rounding up makes the integer exactly
+  // geometric, so that a block of s bytes is sampled with probability 1-exp(-s/R), which is the
+  // probability that sample_weight inverts.
   double u = static_cast<double>((random.next() >> 11) + 1) * 0x1p-53;
   double distance = -natural_log(u) * static_cast<double>(interval_bytes);
   if (distance >= 0x1p63) return INT64_MAX;

@@ -1,15 +1,18 @@
-// The mathematics of sampling: when the next sample is due, and how many blocks one sample stands for.
+// The mathematics of sampling: when the next sample is due, and how many blocks one sample stands
+// for.
 //
-// Sampling is a Poisson process over allocated bytes with mean interval R. Distances between sample points are
-// exponential. A block of s bytes is sampled if a point falls into it, with probability 1-exp(-s/R), and then stands
-// for 1/(1-exp(-s/R)) blocks. No libm: this library links nothing but libc.
+// Sampling is a Poisson process over allocated bytes with mean interval R. Distances between sample
+// points are exponential. A block of s bytes is sampled if a point falls into it, with probability
+// 1-exp(-s/R), and then stands for 1/(1-exp(-s/R)) blocks. No libm: this library links nothing but
+// libc.
 #pragma once
 
 #include <cstdint>
 
 namespace seemalloc::profile {
 
-// A small fast generator (xorshift or better), one per thread, seeded from os::random_bits(). State 0 seeds itself.
+// A small fast generator (xorshift or better), one per thread, seeded from os::random_bits(). State
+// 0 seeds itself.
 struct Random {
   uint64_t state = 0;
   uint64_t next();

@@ -13,7 +13,8 @@
 namespace seemalloc::profile {
 namespace {
 
-// A new one in each call. A threshold, of six standard errors, is exceeded by chance in one run of 10^6 or more.
+// A new one in each call. A threshold, of six standard errors, is exceeded by chance in one run of
+// 10^6 or more.
 uint64_t fresh_seed() {
   static std::mt19937_64 random(seed_for_test());
   return random() | 1;
@@ -70,7 +71,8 @@ TEST(DrawDistance, IsTheLogarithmOfTheDraw) {
     Random copy = random;
     double u = static_cast<double>((copy.next() >> 11) + 1) * 0x1p-53;
     double expected = -std::log(u) * 0x1p40;
-    ASSERT_NEAR(static_cast<double>(draw_distance_bytes(random, uint64_t{1} << 40)), expected, 1 + expected * 1e-14);
+    ASSERT_NEAR(static_cast<double>(draw_distance_bytes(random, uint64_t{1} << 40)), expected,
+                1 + expected * 1e-14);
   }
 }
 
@@ -86,7 +88,8 @@ TEST(DrawDistance, IsExponential) {
       sum += draw / mean;
       squares += draw / mean * (draw / mean);
     }
-    // Moments of the unit exponential: E x = 1 (variance 1), E x² = 2 (variance 20). ceil adds half a byte.
+    // Moments of the unit exponential: E x = 1 (variance 1), E x² = 2 (variance 20). ceil adds half
+    // a byte.
     double root = std::sqrt(static_cast<double>(kDraws));
     EXPECT_NEAR(sum / kDraws, 1 + 0.5 / mean, 6 / root);
     EXPECT_NEAR(squares / kDraws, 2 + 1 / mean, 6 * std::sqrt(20.0) / root);
@@ -110,7 +113,8 @@ TEST(DrawDistance, IsGeometricForSmallIntervals) {
       int met = 0;
       for (int i = 0; i < kDraws; i++) met += draw_distance_bytes(random, interval) <= bytes;
       double p = 1 / sample_weight(static_cast<uint64_t>(bytes), interval);
-      EXPECT_NEAR(met, kDraws * p, 6 * std::sqrt(kDraws * p * (1 - p)) + 1e-6) << interval << " " << bytes;
+      EXPECT_NEAR(met, kDraws * p, 6 * std::sqrt(kDraws * p * (1 - p)) + 1e-6)
+          << interval << " " << bytes;
     }
   }
 }
@@ -123,7 +127,8 @@ TEST(SampleWeight, AgreesWithLibm) {
       for (int k = 0; k < 4; k++) {
         uint64_t bytes = uint64_t{1} << i, interval = uint64_t{1} << j;
         if (k != 0) bytes += random() % bytes, interval += random() % interval;
-        double expected = -1 / std::expm1(-static_cast<double>(bytes) / static_cast<double>(interval));
+        double expected =
+            -1 / std::expm1(-static_cast<double>(bytes) / static_cast<double>(interval));
         double error = std::abs(sample_weight(bytes, interval) / expected - 1);
         worst = std::max(worst, error);
         ASSERT_LT(error, 1e-9) << bytes << " " << interval;
@@ -142,13 +147,14 @@ TEST(SampleWeight, Corners) {
   EXPECT_EQ(sample_weight(uint64_t{1} << 40, 2), 1.0);
 }
 
-// Blocks of mixed sizes are allocated. The weights of the blocks that contain a sample point must add up to the number
-// and the bytes of all.
+// Blocks of mixed sizes are allocated. The weights of the blocks that contain a sample point must
+// add up to the number and the bytes of all.
 TEST(Sampling, EstimatesAreUnbiased) {
   Random random{fresh_seed()};
   SCOPED_TRACE(testing::Message() << "seed " << random.state);
   constexpr uint64_t kInterval = 4096;
-  double objects = 0, bytes = 0, objects_variance = 0, bytes_variance = 0, true_objects = 0, true_bytes = 0;
+  double objects = 0, bytes = 0, objects_variance = 0, bytes_variance = 0, true_objects = 0,
+         true_bytes = 0;
   int64_t distance = draw_distance_bytes(random, kInterval);
   for (int i = 0; i < 2000000; i++) {
     uint64_t size = uint64_t{16} << (random.next() >> 60);  // 16 B … 512 KiB
@@ -156,7 +162,8 @@ TEST(Sampling, EstimatesAreUnbiased) {
     true_bytes += static_cast<double>(size);
     distance -= static_cast<int64_t>(size);
     if (distance > 0) continue;
-    distance = draw_distance_bytes(random, kInterval);  // memoryless: further points in this block do not matter
+    // memoryless: further points in this block do not matter.
+    distance = draw_distance_bytes(random, kInterval);
     double weight = sample_weight(size, kInterval);
     objects += weight;
     bytes += weight * static_cast<double>(size);

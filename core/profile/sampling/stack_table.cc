@@ -7,7 +7,8 @@ namespace seemalloc::profile {
 uint64_t hash_stack(const Stack& stack) {
   DCHECK(stack.depth <= kMaxStackDepth);
   uint64_t hash = stack.depth * 4u + stack.truncated * 2u + stack.broken;
-  // Two frames per step: the multiplications form a dependency chain, so their number determines the cost.
+  // Two frames per step: the multiplications form a dependency chain, so their number determines
+  // the cost.
   size_t i = 0;
   for (; i + 2 <= stack.depth; i += 2) hash = mix(hash ^ stack.pcs[i], stack.pcs[i + 1]);
   if (i < stack.depth) hash = mix(hash ^ stack.pcs[i], 0);
@@ -28,7 +29,8 @@ bool StackTable::any_in(uintptr_t start, uintptr_t limit) const {
   MovedCode code{start, limit, 0};
   bool found = false;
   table_.for_each([&](const InternedStack& stack) {
-    for (size_t i = 0; !found && i < stack.depth; i++) found = code.has(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED));
+    for (size_t i = 0; !found && i < stack.depth; i++)
+      found = code.has(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED));
   });
   return found;
 }

@@ -1,9 +1,10 @@
-// Interned stacks. Each distinct stack is stored once and never moves, so samples can point at it. The addresses in a
-// stack change only when a module whose code they refer to is unloaded (unloaded.h); after that no walk matches the
-// stack.
+// Interned stacks. Each distinct stack is stored once and never moves, so samples can point at it.
+// The addresses in a stack change only when a module whose code they refer to is unloaded
+// (unloaded.h); after that no walk matches the stack.
 //
-// Two stacks are equal if their frames and their truncated and broken marks are equal. Memory is never freed: it is
-// bounded by the number of distinct stacks (16 + 8 × depth bytes each, plus the slots of the table).
+// Two stacks are equal if their frames and their truncated and broken marks are equal. Memory is
+// never freed: it is bounded by the number of distinct stacks (16 + 8 × depth bytes each, plus the
+// slots of the table).
 // Threads: any; a known stack is found without a lock.
 #pragma once
 
@@ -21,7 +22,8 @@ struct InternedStack {
   uint32_t depth;
   bool truncated;
   bool broken;
-  // Whether the stack has a bucket of samples (bucket_table.h). The stacks of growth and pools are in this table, too.
+  // Whether the stack has a bucket of samples (bucket_table.h). The stacks of growth and pools are
+  // in this table, too.
   mutable std::atomic<bool> has_bucket;
 
   const uintptr_t* pcs() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
@@ -42,8 +44,8 @@ class StackTable {
   size_t size() const { return table_.size(); }
   // Whether any stack has a call in [start, limit). Takes no lock.
   bool any_in(uintptr_t start, uintptr_t limit) const;
-  // Moves such calls to the same offset from `to`. Takes no lock: a thread that compares or writes a stack meanwhile
-  // may see a mixture of old and new addresses.
+  // Moves such calls to the same offset from `to`. Takes no lock: a thread that compares or writes
+  // a stack meanwhile may see a mixture of old and new addresses.
   void move_code(uintptr_t start, uintptr_t limit, uintptr_t to);
   void lock_all() { table_.lock_all(); }
   void unlock_all() { table_.unlock_all(); }

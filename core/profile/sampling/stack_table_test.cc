@@ -19,7 +19,9 @@ Stack make_stack(uintptr_t number, uint32_t depth) {
   return stack;
 }
 
-const InternedStack* intern(StackTable& table, const Stack& stack) { return table.intern(stack, hash_stack(stack)); }
+const InternedStack* intern(StackTable& table, const Stack& stack) {
+  return table.intern(stack, hash_stack(stack));
+}
 
 TEST(StackTable, KeepsEachStackOnce) {
   static StackTable table;
@@ -34,7 +36,8 @@ TEST(StackTable, KeepsEachStackOnce) {
 TEST(StackTable, TellsDepthMarksAndOrderApart) {
   static StackTable table;
   std::set<const InternedStack*> seen;
-  for (uint32_t depth : {0u, 1u, 2u, 3u, 127u, 128u}) seen.insert(intern(table, make_stack(7, depth)));
+  for (uint32_t depth : {0u, 1u, 2u, 3u, 127u, 128u})
+    seen.insert(intern(table, make_stack(7, depth)));
   Stack marked = make_stack(7, 3);
   marked.truncated = true;
   seen.insert(intern(table, marked));

@@ -8,8 +8,8 @@ namespace seemalloc::profile {
 
 namespace {
 
-// Resets the record for `thread`. Returns false if it belongs to a later thread of the slot, or if another thread is
-// resetting it.
+// Resets the record for `thread`. Returns false if it belongs to a later thread of the slot, or if
+// another thread is resetting it.
 bool begin_anew(ThreadLives& record, uint32_t thread) {
   uint32_t before = record.thread.load(std::memory_order_acquire);
   if (before == thread) return true;
@@ -22,10 +22,12 @@ bool begin_anew(ThreadLives& record, uint32_t thread) {
 
 }  // namespace
 
-ThreadLives* ThreadLivesTable::make(uint64_t hash, const Bucket& bucket, FreedBy by, uint32_t thread) {
+ThreadLives* ThreadLivesTable::make(uint64_t hash, const Bucket& bucket, FreedBy by,
+                                    uint32_t thread) {
   ThreadLives* fresh = nullptr;
   if (made_.fetch_add(1, std::memory_order_relaxed) < kMost) {
-    fresh = static_cast<ThreadLives*>(os::arena_allocate(sizeof(ThreadLives), alignof(ThreadLives)));
+    fresh =
+        static_cast<ThreadLives*>(os::arena_allocate(sizeof(ThreadLives), alignof(ThreadLives)));
   }
   if (fresh == nullptr) {
     made_.fetch_sub(1, std::memory_order_relaxed);
@@ -39,18 +41,23 @@ ThreadLives* ThreadLivesTable::make(uint64_t hash, const Bucket& bucket, FreedBy
   return fresh;
 }
 
-void ThreadLivesTable::add(const Bucket& bucket, FreedBy by, uint32_t thread, uint64_t lived_ns, size_t most) {
+void ThreadLivesTable::add(const Bucket& bucket, FreedBy by, uint32_t thread, uint64_t lived_ns,
+                           size_t most) {
   uint32_t place = ThreadNames::place_of(thread);
   unsigned way = static_cast<unsigned>(by);
   uint64_t hash = mix(bucket.hash ^ place, way);
-  auto equal = [&](const ThreadLives& known) { return known.bucket == &bucket && known.place == place && known.way == way; };
+  auto equal = [&](const ThreadLives& known) {
+    return known.bucket == &bucket && known.place == place && known.way == way;
+  };
   ThreadLives* record = table_.find(hash, equal);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) {
     if (is_full(most)) return;  // without a lock
     record = table_.find_or_insert(hash, equal, [&] { return make(hash, bucket, by, thread); });
     if (record == nullptr) return;
   }
-  if (SEEMALLOC_UNLIKELY(record->thread.load(std::memory_order_acquire) != thread) && !begin_anew(*record, thread)) return;
+  if (SEEMALLOC_UNLIKELY(record->thread.load(std::memory_order_acquire) != thread) &&
+      !begin_anew(*record, thread))
+    return;
   by == FreedBy::kSame ? record->lives.add_alone(lived_ns) : record->lives.add(lived_ns);
 }
 

@@ -1,5 +1,5 @@
-// Tests the records of lifetimes by thread against a model: they are counted for the thread with the number, reset for
-// the next one, and bounded.
+// Tests the records of lifetimes by thread against a model: they are counted for the thread with
+// the number, reset for the next one, and bounded.
 #include "core/profile/sampling/thread_lives.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ using Who = std::tuple<const Bucket*, unsigned, uint32_t>;  // bucket, way, thre
 std::map<Who, uint64_t> counts_of(const ThreadLivesTable& table) {
   std::map<Who, uint64_t> counts;
   table.for_each([&](const ThreadLives& record) {
-    auto [at, fresh] = counts.insert({{record.bucket, record.way, record.thread.load()}, record.lives.count()});
+    auto [at, fresh] =
+        counts.insert({{record.bucket, record.way, record.thread.load()}, record.lives.count()});
     EXPECT_TRUE(fresh) << "one record twice";
     EXPECT_EQ(record.place, ThreadNames::place_of(record.thread.load()));
   });
@@ -54,12 +55,15 @@ TEST(ThreadLives, AgreeWithAModel) {
     const Bucket& bucket = buckets[random() % buckets.size()];
     FreedBy by = random() % 2 == 0 ? FreedBy::kSame : FreedBy::kAnother;
     uint32_t late = (times[place] - 1) & 0xFFFF;
-    bool is_late = by == FreedBy::kAnother && random() % 50 == 0 && model.count({&bucket, 2, number(place, times[place])}) != 0;
+    bool is_late = by == FreedBy::kAnother && random() % 50 == 0 &&
+                   model.count({&bucket, 2, number(place, times[place])}) != 0;
     table.add(bucket, by, number(place, is_late ? late : times[place]), random() % 100000);
     if (is_late) continue;
     for (auto at = model.begin(); at != model.end();) {
       auto [b, w, thread] = at->first;
-      bool earlier = b == &bucket && w == static_cast<unsigned>(by) && ThreadNames::place_of(thread) == place && thread != number(place, times[place]);
+      bool earlier = b == &bucket && w == static_cast<unsigned>(by) &&
+                     ThreadNames::place_of(thread) == place &&
+                     thread != number(place, times[place]);
       at = earlier ? model.erase(at) : std::next(at);
     }
     model[{&bucket, static_cast<unsigned>(by), number(place, times[place])}]++;
@@ -105,13 +109,14 @@ TEST(ThreadLives, ThreadsMakeEachOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   uint64_t same = 0, another = 0;
-  for (const auto& [who, count] : counts_of(table)) (std::get<1>(who) == static_cast<unsigned>(FreedBy::kSame) ? same : another) += count;
+  for (const auto& [who, count] : counts_of(table))
+    (std::get<1>(who) == static_cast<unsigned>(FreedBy::kSame) ? same : another) += count;
   EXPECT_EQ(same, kThreads * kSteps);
   EXPECT_EQ(another, kThreads * kSteps);
 }
 
-// Other threads free blocks of threads whose number is reassigned meanwhile. In the end each record belongs to the last
-// of these threads.
+// Other threads free blocks of threads whose number is reassigned meanwhile. In the end each record
+// belongs to the last of these threads.
 TEST(ThreadLives, AreBegunAnewWhileOthersAdd) {
   static constinit ThreadLivesTable table;
   std::vector<Bucket> buckets = make_buckets(4);
@@ -120,7 +125,8 @@ TEST(ThreadLives, AreBegunAnewWhileOthersAdd) {
   for (int t = 0; t < 3; t++) {
     threads.emplace_back([&] {
       for (uint32_t times = 0; times < kTimes; times++) {
-        for (uint32_t i = 0; i < kEach; i++) table.add(buckets[i % 4], FreedBy::kAnother, number(1, times), 1000 * i);
+        for (uint32_t i = 0; i < kEach; i++)
+          table.add(buckets[i % 4], FreedBy::kAnother, number(1, times), 1000 * i);
       }
     });
   }

@@ -7,7 +7,8 @@ namespace seemalloc::profile {
 
 void ThreadNames::rename_locked(uint32_t index, const char* name) {
   size_t length = 0;
-  for (; length < os::kThreadNameBytes - 1 && name[length] != 0; length++) names_[index][length] = name[length];
+  for (; length < os::kThreadNameBytes - 1 && name[length] != 0; length++)
+    names_[index][length] = name[length];
   names_[index][length] = 0;
 }
 
@@ -17,10 +18,11 @@ uint32_t ThreadNames::add(uint32_t id, const char* name) {
   uint32_t place = take_free_locked();
   if (place == 0) return 0;
   fresh_.store(fresh_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // If a live slot has this id, its thread exited without calling end(): the library's code for thread exit may not
-  // have run.
+  // If a live slot has this id, its thread exited without calling end(): the library's code for
+  // thread exit may not have run.
   uint16_t& last = last_[id % kMost];
-  if (last != 0 && state(last - 1u) == kLives && this->id(last - 1u) == id) set(last - 1u, kEnded, id);
+  if (last != 0 && state(last - 1u) == kLives && this->id(last - 1u) == id)
+    set(last - 1u, kEnded, id);
   last = static_cast<uint16_t>(place);
   set(place - 1, kLives, id);
   rename_locked(place - 1, name);
@@ -86,8 +88,8 @@ ThreadNames::Thread ThreadNames::get(uint32_t number) {
   return thread;
 }
 
-// Takes no lock: fork may have failed to take it. Then its holder does not exist in the child, or is this thread,
-// interrupted by a signal handler.
+// Takes no lock: fork may have failed to take it. Then its holder does not exist in the child, or
+// is this thread, interrupted by a signal handler.
 void ThreadNames::keep_only(uint32_t number, uint32_t id) {
   lock_.reset();
   recycling_ = false;
@@ -116,7 +118,8 @@ bool ThreadNames::begin_recycling(When when) {
       before = words_[i];
       if (state(i) == kEnded) set(i, kCandidate, id(i));
     }
-    if (before >> 30 != kLives || os::is_thread(static_cast<int>(before & ((1u << 30) - 1)))) continue;
+    if (before >> 30 != kLives || os::is_thread(static_cast<int>(before & ((1u << 30) - 1))))
+      continue;
     LockGuard guard(lock_);
     if (words_[i] == before) set(i, kCandidate, id(i));
   }
@@ -126,8 +129,8 @@ bool ThreadNames::begin_recycling(When when) {
 void ThreadNames::recycle(const Marks& in_use) {
   LockGuard guard(lock_);
   uint32_t recycled = 0;
-  // From high to low, so that the lowest slot is reassigned first: it may have records that can be reused
-  // (thread_lives.h).
+  // From high to low, so that the lowest slot is reassigned first: it may have records that can be
+  // reused (thread_lives.h).
   for (uint32_t i = used_; i-- > 0;) {
     if (state(i) != kCandidate) continue;
     if (in_use.has(i + 1)) {

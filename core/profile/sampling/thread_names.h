@@ -1,14 +1,15 @@
-// ThreadNames: numbers threads and stores their names. A sample stores a thread's number, so that a profile can name
-// threads that have exited.
+// ThreadNames: numbers threads and stores their names. A sample stores a thread's number, so that a
+// profile can name threads that have exited.
 //
-// A number identifies one thread, even if the kernel gives that thread's id to another. It consists of a slot in the
-// table, of which there are kMost, and a count of how often the slot was reassigned. So data with the number of a
-// forgotten thread is attributed to no thread, never to another one. Threads without a number are among the "other
-// threads". A thread's name is the last one known: it is read when the thread gets its number, when a profile is
-// written, and when the thread exits. Zeroed memory is an empty table.
+// A number identifies one thread, even if the kernel gives that thread's id to another. It consists
+// of a slot in the table, of which there are kMost, and a count of how often the slot was
+// reassigned. So data with the number of a forgotten thread is attributed to no thread, never to
+// another one. Threads without a number are among the "other threads". A thread's name is the last
+// one known: it is read when the thread gets its number, when a profile is written, and when the
+// thread exits. Zeroed memory is an empty table.
 // Threads: any. The lock is the innermost except the arena's, and is not held during system calls.
-// Invariant: a slot is reassigned only if its thread had exited before recycling began, and no sample has its number
-// since.
+// Invariant: a slot is reassigned only if its thread had exited before recycling began, and no
+// sample has its number since.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ namespace seemalloc::profile {
 
 class ThreadNames {
  public:
-  static constexpr uint32_t kMost = 4096;  // slots are 1 … kMost, and so are the numbers at first
+  // Slots are 1 … kMost, and so are the numbers at first.
+  static constexpr uint32_t kMost = 4096;
   static constexpr unsigned kPlaceBits = 13;
   static constexpr uint32_t place_of(uint32_t number) { return number & ((1u << kPlaceBits) - 1); }
   // For two numbers of one slot: whether the first was assigned after the second.
@@ -43,8 +45,8 @@ class ThreadNames {
 
   constexpr ThreadNames() = default;
 
-  // Assigns a number to a thread that has none. Long names are cut off. Returns 0 if all slots are taken. Requires: id
-  // < 2^30.
+  // Assigns a number to a thread that has none. Long names are cut off. Returns 0 if all slots are
+  // taken. Requires: id < 2^30.
   uint32_t add(uint32_t id, const char* name);
   // The calling thread exits.
   void end(uint32_t number);
@@ -56,19 +58,22 @@ class ThreadNames {
   void refresh();
   // Returns a Thread with id 0 if the number's thread has been forgotten.
   Thread get(uint32_t number);
-  // In a forked child: only this thread exists, and its kernel id is now `id`. number = 0: it has no number.
+  // In a forked child: only this thread exists, and its kernel id is now `id`. number = 0: it has
+  // no number.
   void keep_only(uint32_t number, uint32_t id);
 
-  // Recycling makes slots available again, when all are taken or earlier: call begin_recycling(), find the slots that
-  // occur in samples, call recycle(). begin_recycling() returns false while another thread recycles, and for kPause_ns
-  // after an attempt that freed few slots. An early attempt does not prevent one with kAllTaken.
+  // Recycling makes slots available again, when all are taken or earlier: call begin_recycling(),
+  // find the slots that occur in samples, call recycle(). begin_recycling() returns false while
+  // another thread recycles, and for kPause_ns after an attempt that freed few slots. An early
+  // attempt does not prevent one with kAllTaken.
   enum class When { kEarly, kAllTaken };
   bool begin_recycling(When when = When::kAllTaken);
   void recycle(const Marks& in_use);
-  // Whether enough threads have been added since the last recycling (`few`, but at most 2 × kWorthIt) to make another
-  // worthwhile, even if slots are left.
+  // Whether enough threads have been added since the last recycling (`few`, but at most 2 ×
+  // kWorthIt) to make another worthwhile, even if slots are left.
   bool may_recycle(size_t few) const {
-    return fresh_.load(std::memory_order_relaxed) >= (few < 2 * kWorthIt ? few : size_t{2 * kWorthIt});
+    return fresh_.load(std::memory_order_relaxed) >=
+           (few < 2 * kWorthIt ? few : size_t{2 * kWorthIt});
   }
 
   void lock_for_fork() { lock_.lock_for_fork(); }
@@ -77,13 +82,16 @@ class ThreadNames {
  private:
   static constexpr uint64_t kPause_ns = 1000000000;
   static constexpr uint32_t kWorthIt = kMost / 16;
-  enum State : uint32_t { kFree, kLives, kEnded, kCandidate };  // kCandidate: had exited when recycling began
+  // kCandidate: had exited when recycling began.
+  enum State : uint32_t { kFree, kLives, kEnded, kCandidate };
 
   // An index is a slot - 1.
   State state(uint32_t index) const { return static_cast<State>(words_[index] >> 30); }
   uint32_t id(uint32_t index) const { return words_[index] & ((1u << 30) - 1); }
   void set(uint32_t index, State state, uint32_t id) { words_[index] = state << 30 | id; }
-  uint32_t number(uint32_t index) const { return static_cast<uint32_t>(before_[index]) << kPlaceBits | (index + 1); }
+  uint32_t number(uint32_t index) const {
+    return static_cast<uint32_t>(before_[index]) << kPlaceBits | (index + 1);
+  }
   bool is_known(uint32_t number) const { return this->number(place_of(number) - 1) == number; }
   void rename_locked(uint32_t index, const char* name);
 
@@ -91,13 +99,14 @@ class ThreadNames {
 
   Lock lock_;
   uint32_t used_ = 0;  // number of slots ever assigned
-  uint32_t free_ = 0;  // first slot of the free list; the id field of a free slot is the next one
+  // First slot of the free list; the id field of a free slot is the next one.
+  uint32_t free_ = 0;
   bool recycling_ = false;
   std::atomic<uint32_t> fresh_{0};  // threads added since recycling; written under the lock
   uint64_t not_before_ns_[2] = {};  // earliest time of the next recycling, by When
-  uint32_t words_[kMost] = {};  // state and id
-  uint16_t before_[kMost] = {};  // how often each slot has been freed
-  uint16_t last_[kMost] = {};   // by id modulo kMost: the slot assigned last
+  uint32_t words_[kMost] = {};      // state and id
+  uint16_t before_[kMost] = {};     // how often each slot has been freed
+  uint16_t last_[kMost] = {};       // by id modulo kMost: the slot assigned last
   char names_[kMost][os::kThreadNameBytes] = {};
 };
 

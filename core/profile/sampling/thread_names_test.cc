@@ -1,5 +1,5 @@
-// Tests the table of thread names against a model: a number is assigned once, kept while samples have it, and becomes
-// available again.
+// Tests the table of thread names against a model: a number is assigned once, kept while samples
+// have it, and becomes available again.
 #include "core/profile/sampling/thread_names.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,9 @@ constexpr uint32_t kNobody = 1 << 29;
 
 std::unique_ptr<ThreadNames> make_names() { return std::make_unique<ThreadNames>(); }
 
-uint32_t add(ThreadNames& names, uint32_t id, const std::string& name) { return names.add(id, name.c_str()); }
+uint32_t add(ThreadNames& names, uint32_t id, const std::string& name) {
+  return names.add(id, name.c_str());
+}
 
 TEST(ThreadNames, KeepsTheLastName) {
   auto names = make_names();
@@ -62,12 +64,14 @@ TEST(ThreadNames, KeepsTheLastName) {
 
 TEST(ThreadNames, CutsALongName) {
   auto names = make_names();
-  EXPECT_STREQ(names->get(add(*names, kNobody, "a name of more than fifteen letters")).name, "a name of more ");
+  EXPECT_STREQ(names->get(add(*names, kNobody, "a name of more than fifteen letters")).name,
+               "a name of more ");
 }
 
 TEST(ThreadNames, IsFullAndRecyclesWhatNoSampleHas) {
   auto names = make_names();
-  for (uint32_t i = 1; i <= ThreadNames::kMost; i++) ASSERT_EQ(add(*names, kNobody + i, "t" + std::to_string(i)), i);
+  for (uint32_t i = 1; i <= ThreadNames::kMost; i++)
+    ASSERT_EQ(add(*names, kNobody + i, "t" + std::to_string(i)), i);
   EXPECT_EQ(add(*names, kNobody, "one more"), 0u);
   // Their end was not reported, but the kernel has no threads with these ids.
   ASSERT_TRUE(names->begin_recycling());
@@ -80,7 +84,8 @@ TEST(ThreadNames, IsFullAndRecyclesWhatNoSampleHas) {
   std::set<uint32_t> fresh;
   while (uint32_t number = add(*names, kNobody, "fresh")) ASSERT_TRUE(fresh.insert(number).second);
   EXPECT_EQ(fresh.size(), ThreadNames::kMost - ThreadNames::kMost / 3);
-  for (uint32_t i = 3; i <= ThreadNames::kMost; i += 3) ASSERT_EQ(names->get(i).name, "t" + std::to_string(i));
+  for (uint32_t i = 3; i <= ThreadNames::kMost; i += 3)
+    ASSERT_EQ(names->get(i).name, "t" + std::to_string(i));
 }
 
 // A walk over all samples that frees nothing is not repeated at once.
@@ -112,7 +117,8 @@ TEST(ThreadNames, IsRecycledInTimeAfterLittleCameBackEarly) {
   ASSERT_TRUE(names->begin_recycling(ThreadNames::When::kEarly));
   names->recycle(ThreadNames::Marks{});
   bool again = names->begin_recycling(ThreadNames::When::kEarly);
-  if (os::monotonic_ns() - began_ns < 900000000) EXPECT_FALSE(again) << "each time all samples are walked";
+  if (os::monotonic_ns() - began_ns < 900000000)
+    EXPECT_FALSE(again) << "each time all samples are walked";
   if (again) names->recycle(ThreadNames::Marks{});
   for (uint32_t i = 1; i <= ThreadNames::kMost; i++) ASSERT_NE(add(*names, kNobody + i, "x"), 0u);
   ASSERT_EQ(add(*names, kNobody, "one more"), 0u);
@@ -124,7 +130,8 @@ TEST(ThreadNames, IsRecycledInTimeAfterLittleCameBackEarly) {
 // A running thread keeps its number, and so does one that ends while samples are searched.
 TEST(ThreadNames, KeepsThreadsThatMayHaveSamples) {
   auto names = make_names();
-  uint32_t own = add(*names, static_cast<uint32_t>(os::thread_id()), "own"), ends = add(*names, kNobody, "ends"), before = 0;
+  uint32_t own = add(*names, static_cast<uint32_t>(os::thread_id()), "own"),
+           ends = add(*names, kNobody, "ends"), before = 0;
   std::thread([&] {
     before = add(*names, static_cast<uint32_t>(os::thread_id()), "before");
     names->end(before);
@@ -152,11 +159,13 @@ TEST(ThreadNames, TellsThreadsOfOneIdApart) {
   auto names = make_names();
   uint32_t first = add(*names, kNobody, "first"), second = add(*names, kNobody, "second");
   EXPECT_NE(first, second);
-  uint32_t mine = static_cast<uint32_t>(os::thread_id()), gone = add(*names, mine, "gone"), own = add(*names, mine, "own");
+  uint32_t mine = static_cast<uint32_t>(os::thread_id()), gone = add(*names, mine, "gone"),
+           own = add(*names, mine, "own");
   names->refresh();
   EXPECT_STREQ(names->get(first).name, "first");
   EXPECT_STREQ(names->get(second).name, "second");
-  EXPECT_STREQ(names->get(gone).name, "gone") << "it has got the name of the thread that has its id now";
+  EXPECT_STREQ(names->get(gone).name, "gone")
+      << "it has got the name of the thread that has its id now";
   char name[os::kThreadNameBytes];
   ASSERT_TRUE(os::own_thread_name(name));
   EXPECT_STREQ(names->get(own).name, name);
@@ -164,7 +173,8 @@ TEST(ThreadNames, TellsThreadsOfOneIdApart) {
 
 TEST(ThreadNames, KnowsAForkedChildsOwnThread) {
   auto names = make_names();
-  uint32_t other = add(*names, kNobody, "other"), own = add(*names, static_cast<uint32_t>(os::thread_id()), "own");
+  uint32_t other = add(*names, kNobody, "other"),
+           own = add(*names, static_cast<uint32_t>(os::thread_id()), "own");
   pid_t child = fork();
   if (child == 0) {
     names->keep_only(own, static_cast<uint32_t>(os::thread_id()));
@@ -179,7 +189,8 @@ TEST(ThreadNames, KnowsAForkedChildsOwnThread) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// fork waits for the lock for a limited time only. The thread that holds it does not exist in the child.
+// fork waits for the lock for a limited time only. The thread that holds it does not exist in the
+// child.
 TEST(ThreadNames, ForkedChildNeedsNoLockThatAnotherThreadHolds) {
   auto names = make_names();
   uint32_t own = add(*names, static_cast<uint32_t>(os::thread_id()), "own");
@@ -190,7 +201,10 @@ TEST(ThreadNames, ForkedChildNeedsNoLockThatAnotherThreadHolds) {
     alarm(10);
     names->unlock_after_fork();
     names->keep_only(own, static_cast<uint32_t>(os::thread_id()));
-    _exit(names->get(own).id == static_cast<uint32_t>(getpid()) && add(*names, kNobody, "another") == own + 1 ? 0 : 1);
+    _exit(names->get(own).id == static_cast<uint32_t>(getpid()) &&
+                  add(*names, kNobody, "another") == own + 1
+              ? 0
+              : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -207,7 +221,8 @@ TEST(ThreadNames, KeepsWhatItKnowsWithoutProc) {
   EXPECT_STREQ(names->get(own).name, "as it was");
 }
 
-// Threads are added, ended, read and recycled at the same time. Each sees its own name as long as it has its number.
+// Threads are added, ended, read and recycled at the same time. Each sees its own name as long as
+// it has its number.
 TEST(ThreadNames, ThreadsAtOnce) {
   auto names = make_names();
   std::atomic<bool> stop{false};
@@ -225,9 +240,13 @@ TEST(ThreadNames, ThreadsAtOnce) {
       prctl(PR_SET_NAME, ("thread" + std::to_string(t)).c_str());
       for (int i = 0; i < 2000; i++) {
         uint32_t number;
-        while ((number = add(*names, static_cast<uint32_t>(os::thread_id()), "thread" + std::to_string(t))) == 0) os::pause(100000);
+        while ((number = add(*names, static_cast<uint32_t>(os::thread_id()),
+                             "thread" + std::to_string(t))) == 0)
+          os::pause(100000);
         ThreadNames::Thread found = names->get(number);
-        if (found.name != "thread" + std::to_string(t) || found.id != static_cast<uint32_t>(os::thread_id())) wrong++;
+        if (found.name != "thread" + std::to_string(t) ||
+            found.id != static_cast<uint32_t>(os::thread_id()))
+          wrong++;
         names->end(number);
       }
     });

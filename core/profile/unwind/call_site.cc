@@ -8,12 +8,14 @@ namespace {
 constexpr size_t kLongestCallBytes = 7;
 
 #if defined(__x86_64__)
-// The length of a call through a register or memory (FF /2) with this ModRM byte and the next byte, without prefixes.
+// The length of a call through a register or memory (FF /2) with this ModRM byte and the next byte,
+// without prefixes.
 constexpr size_t indirect_call_bytes(uint8_t modrm, uint8_t sib) {
   unsigned mode = modrm >> 6, base = modrm & 7;
   bool has_sib = mode != 3 && base == 4;
   if (has_sib) base = sib & 7;
-  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;  // mode 0, base 5: an address, no base
+  // mode 0, base 5: an address, no base.
+  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;
   return 2 + (has_sib ? 1 : 0) + displacement;
 }
 
@@ -23,7 +25,9 @@ bool ends_with_call(const uint8_t* end) {
   for (size_t bytes = 2; bytes <= kLongestCallBytes; bytes++) {
     const uint8_t* call = end - bytes;
     uint8_t sib = bytes > 2 ? call[2] : 0;
-    if (call[0] == kIndirect && (call[1] >> 3 & 7) == kIsCall && indirect_call_bytes(call[1], sib) == bytes) return true;
+    if (call[0] == kIndirect && (call[1] >> 3 & 7) == kIsCall &&
+        indirect_call_bytes(call[1], sib) == bytes)
+      return true;
   }
   return false;
 }
@@ -39,7 +43,9 @@ bool ends_with_call(const uint8_t* end) {
 
 bool is_behind_call(uintptr_t pc) {
   uint8_t code[kLongestCallBytes];
-  if (pc < kLongestCallBytes || !os::read_memory(reinterpret_cast<const void*>(pc - sizeof(code)), code, sizeof(code))) return false;
+  if (pc < kLongestCallBytes ||
+      !os::read_memory(reinterpret_cast<const void*>(pc - sizeof(code)), code, sizeof(code)))
+    return false;
   return ends_with_call(code + sizeof(code));
 }
 

@@ -108,7 +108,8 @@ void Evaluator::jump(bool taken) {
   int64_t distance = cursor_.fixed_signed(2);
   uintptr_t target = cursor_.address() + static_cast<uint64_t>(distance);
   if (!taken) return;
-  target == cursor_.end() ? cursor_.skip(cursor_.end() - cursor_.address()) : cursor_.seek(target, start_);
+  target == cursor_.end() ? cursor_.skip(cursor_.end() - cursor_.address())
+                          : cursor_.seek(target, start_);
 }
 
 void Evaluator::rotate() {
@@ -176,7 +177,9 @@ bool Evaluator::two_operands(uint8_t operation) {
     case kPlus: push(left + right); return true;
     case kShiftLeft: push(right < 64 ? left << right : 0); return true;
     case kShiftRight: push(right < 64 ? left >> right : 0); return true;
-    case kShiftRightSigned: push(static_cast<uint64_t>(signed_left >> (right < 64 ? right : 63))); return true;
+    case kShiftRightSigned:
+      push(static_cast<uint64_t>(signed_left >> (right < 64 ? right : 63)));
+      return true;
     case kXor: push(left ^ right); return true;
     case kEqual: push(left == right); return true;
     case kGreaterEqual: push(signed_left >= signed_right); return true;
@@ -223,9 +226,10 @@ bool Evaluator::run(uintptr_t* result) {
 
 }  // namespace
 
-bool evaluate_expression(uintptr_t block, bool trusted, const Registers& registers, StackMemory& memory,
-                         const uintptr_t* pushed, uintptr_t* result) {
-  // The length takes at most two bytes in practice. It has been read once already, so its end is in the module.
+bool evaluate_expression(uintptr_t block, bool trusted, const Registers& registers,
+                         StackMemory& memory, const uintptr_t* pushed, uintptr_t* result) {
+  // The length takes at most two bytes in practice. It has been read once already, so its end is in
+  // the module.
   DwarfCursor cursor(block, block + 10, trusted);
   uint64_t bytes = cursor.uleb();
   if (!cursor.ok()) return false;

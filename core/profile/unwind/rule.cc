@@ -3,7 +3,8 @@
 namespace seemalloc::profile {
 namespace {
 
-// Returns the slot of a register that is saved at CFA - 8 × slot (0: unchanged); -1 for any other way of saving it.
+// Returns the slot of a register that is saved at CFA - 8 × slot (0: unchanged); -1 for any other
+// way of saving it.
 int slot_of(const Row& row, unsigned number) {
   if (row.how[number] == How::kSame) return 0;
   int64_t offset = row.value[number];
@@ -57,7 +58,8 @@ Rule pack(const Row& row, uint16_t tag) {
   int index = cfa_index(row);
   bool forgets = false;
   if (!return_fits || index < 0 || !others_fit(row, &forgets)) return Rule{};
-  if (row.cfa_value % 8 != 0 || row.cfa_value / 8 != static_cast<int16_t>(row.cfa_value / 8)) return Rule{};
+  if (row.cfa_value % 8 != 0 || row.cfa_value / 8 != static_cast<int16_t>(row.cfa_value / 8))
+    return Rule{};
   uint64_t slots = 0;
   for (unsigned i = 0; i < kSlotCount; i++) {
     int slot = slot_of(row, kSlotRegisters[i]);
@@ -66,7 +68,8 @@ Rule pack(const Row& row, uint16_t tag) {
   }
   uint64_t offset = static_cast<uint16_t>(row.cfa_value / 8);
   return Rule{1 | static_cast<uint64_t>(index) << Rule::kCfaShift | offset << Rule::kOffsetShift |
-              slots << Rule::kSlotShift | static_cast<uint64_t>(forgets) << Rule::kForgetsShift | tag_bits};
+              slots << Rule::kSlotShift | static_cast<uint64_t>(forgets) << Rule::kForgetsShift |
+              tag_bits};
 }
 
 }  // namespace seemalloc::profile

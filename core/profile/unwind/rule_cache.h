@@ -1,11 +1,13 @@
 // RuleCache: maps a pc to its rule. One global hash table of fixed size, without locks.
 //
-// A hit costs about three loads. Threads and signal handlers read and write without synchronisation. Each entry is two
-// words stored with relaxed atomics, and the guard word is key ^ scramble(rule): a pair torn between two writers
-// matches no key.
-// Only the first part of the table is used until enough rules have been stored, so a program with few stacks touches
-// few pages. After the table has grown, rules stored in the smaller part are not found any more and are made again.
-// A key is the pc mixed with the identity of its module, so successive modules at one address have different keys.
+// A hit costs about three loads. Threads and signal handlers read and write without
+// synchronisation. Each entry is two words stored with relaxed atomics, and the guard word is key ^
+// scramble(rule): a pair torn between two writers matches no key.
+// Only the first part of the table is used until enough rules have been stored, so a program with
+// few stacks touches few pages. After the table has grown, rules stored in the smaller part are not
+// found any more and are made again.
+// A key is the pc mixed with the identity of its module, so successive modules at one address have
+// different keys.
 #pragma once
 
 #include <atomic>
@@ -49,7 +51,8 @@ class RuleCache {
 
  private:
   static constexpr size_t kWays = 4;
-  static constexpr unsigned kFirstBits = 6, kBitsPerGrowth = 2, kMaxGrowths = 2;  // 256 to 4096 rules in 4 to 64 KiB of .bss
+  // 256 to 4096 rules in 4 to 64 KiB of .bss.
+  static constexpr unsigned kFirstBits = 6, kBitsPerGrowth = 2, kMaxGrowths = 2;
 
   struct Entry {
     std::atomic<uint64_t> guard{0};
@@ -62,8 +65,8 @@ class RuleCache {
   static size_t bucket_of(uint64_t key, unsigned growths) {
     return (key * 0x9E3779B97F4A7C15) >> (64 - kFirstBits - kBitsPerGrowth * growths);
   }
-  // Grows the table when the number of stored rules reaches half of its capacity. If two threads grow it at the same
-  // time, it grows once.
+  // Grows the table when the number of stored rules reaches half of its capacity. If two threads
+  // grow it at the same time, it grows once.
   unsigned growths_after_insert() {
     unsigned growths = growths_.load(std::memory_order_relaxed);
     if (growths == kMaxGrowths) return growths;

@@ -11,7 +11,8 @@ namespace {
 // The cache is in untouched zeroed memory, as in .bss.
 class RuleCacheTest : public testing::Test {
  protected:
-  RuleCacheTest() : cache_(*static_cast<RuleCache*>(os::map(sizeof(RuleCache), os::Reason::kRecords))) {}
+  RuleCacheTest()
+      : cache_(*static_cast<RuleCache*>(os::map(sizeof(RuleCache), os::Reason::kRecords))) {}
   ~RuleCacheTest() override { os::unmap(&cache_, sizeof(RuleCache), os::Reason::kRecords); }
 
   // Keys similar to code addresses, with a rule each.
@@ -29,7 +30,9 @@ class RuleCacheTest : public testing::Test {
     }
     return count;
   }
-  size_t resident_bytes() { return os::resident_bytes(&cache_, round_up(sizeof(RuleCache), os::page_bytes())); }
+  size_t resident_bytes() {
+    return os::resident_bytes(&cache_, round_up(sizeof(RuleCache), os::page_bytes()));
+  }
 
   RuleCache& cache_;
 };

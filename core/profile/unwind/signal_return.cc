@@ -11,7 +11,8 @@ namespace {
 #if defined(__x86_64__)
 // mov $15, %rax; syscall
 constexpr uint8_t kReturnCode[] = {0x48, 0xC7, 0xC0, 0x0F, 0x00, 0x00, 0x00, 0x0F, 0x05};
-// The kernel's frame starts with the ucontext, because the return address in front of it has been popped.
+// The kernel's frame starts with the ucontext, because the return address in front of it has been
+// popped.
 constexpr size_t kContextOffset = 0;
 constexpr size_t kRegistersOffset = offsetof(ucontext_t, uc_mcontext);
 // DWARF numbers in the order of the kernel's struct sigcontext.
@@ -20,7 +21,8 @@ constexpr unsigned kOrder[] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2
 // mov x8, #139; svc #0
 constexpr uint8_t kReturnCode[] = {0x68, 0x11, 0x80, 0xD2, 0x01, 0x00, 0x00, 0xD4};
 constexpr size_t kContextOffset = sizeof(siginfo_t);
-constexpr size_t kRegistersOffset = offsetof(ucontext_t, uc_mcontext) + sizeof(uint64_t);  // after the fault's address
+// After the fault's address.
+constexpr size_t kRegistersOffset = offsetof(ucontext_t, uc_mcontext) + sizeof(uint64_t);
 constexpr unsigned kOrder[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
                                17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
 #endif

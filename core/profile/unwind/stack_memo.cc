@@ -7,8 +7,8 @@ namespace seemalloc::profile {
 
 namespace {
 
-// The aligned word of code that contains `pc`. A library that was rebuilt and loaded again at the same place has other
-// code.
+// The aligned word of code that contains `pc`. A library that was rebuilt and loaded again at the
+// same place has other code.
 uintptr_t code_word(uintptr_t pc) { return pc & ~uintptr_t{7}; }
 
 }  // namespace

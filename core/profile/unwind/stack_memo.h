@@ -1,19 +1,23 @@
-// StackMemo: remembers the stacks that one thread has sampled, so that the same stack need not be walked again.
+// StackMemo: remembers the stacks that one thread has sampled, so that the same stack need not be
+// walked again.
 //
-// If a walk only followed rules from unwind tables, on the thread's own stack, it is determined by the registers at its
-// start, the return addresses and frame pointers that it used, and the code at these addresses. An entry stores exactly
-// those. If all of them are unchanged, the walk would give the same stack.
-// Called by record_alloc() with the dependencies that the unwinder noted in a WalkNotes. Threads: one at a time, the
-// owner.
-// Invariants: 1. words are checked in the order of the walk, so each pc is known to be on this thread's stack, and its
-// module therefore to be loaded, before that module's code is read; 2. every word that is not code is between the stack
-// pointer and the end of the thread's own stack, and stays mapped; 3. an entry is found only if it is complete: `stack`
-// is set last. A new thread must clear() the entries of another.
+// If a walk only followed rules from unwind tables, on the thread's own stack, it is determined by
+// the registers at its start, the return addresses and frame pointers that it used, and the code at
+// these addresses. An entry stores exactly those. If all of them are unchanged, the walk would give
+// the same stack.
+// Called by record_alloc() with the dependencies that the unwinder noted in a WalkNotes. Threads:
+// one at a time, the owner.
+// Invariants: 1. words are checked in the order of the walk, so each pc is known to be on this
+// thread's stack, and its module therefore to be loaded, before that module's code is read; 2.
+// every word that is not code is between the stack pointer and the end of the thread's own stack,
+// and stays mapped; 3. an entry is found only if it is complete: `stack` is set last. A new thread
+// must clear() the entries of another.
 //
-// A memo starts without entries: most threads of a server sample only now and then, and may have so little memory of
-// their own that a memo would be large beside it. It gets 16 entries once walks follow each other quickly. If all
-// allocations are recorded, a thread repeatedly passes more places than that; then it gets 256 (docs/decisions/0049).
-// is_crowded() tells when, and enlarge() makes room.
+// A memo starts without entries: most threads of a server sample only now and then, and may have so
+// little memory of their own that a memo would be large beside it. It gets 16 entries once walks
+// follow each other quickly. If all allocations are recorded, a thread repeatedly passes more
+// places than that; then it gets 256 (docs/decisions/0049). is_crowded() tells when, and enlarge()
+// makes room.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +50,8 @@ class StackMemo {
 
   struct alignas(kCacheLineBytes) Entry {
     const InternedStack* stack;  // null: the entry is empty
-    Bucket* buckets[size_t{1} << kBucketBits];  // of its latest samples, indexed by a hash of the size
+    // Of its latest samples, indexed by a hash of the size.
+    Bucket* buckets[size_t{1} << kBucketBits];
     uint64_t era;
     uintptr_t pc, sp, fp;
     uintptr_t site;
@@ -57,11 +62,13 @@ class StackMemo {
     Word words[kMaxWords];
     Visit visits[kMaxVisits];
 
-    Bucket*& bucket_of(size_t allocated_bytes) { return buckets[(allocated_bytes * 0x9E3779B97F4A7C15) >> (64 - kBucketBits)]; }
+    Bucket*& bucket_of(size_t allocated_bytes) {
+      return buckets[(allocated_bytes * 0x9E3779B97F4A7C15) >> (64 - kBucketBits)];
+    }
   };
 
-  // Returns the entry of the stack above `registers`; null if it is not known. `site` is any address in a caller. It
-  // only distinguishes places that allocate at the same stack pointer.
+  // Returns the entry of the stack above `registers`; null if it is not known. `site` is any
+  // address in a caller. It only distinguishes places that allocate at the same stack pointer.
   Entry* find(const Registers& registers, uintptr_t site, size_t max_depth) {
     if (bits_ == 0) return nullptr;
     Set& set = set_of(registers.sp(), site);
@@ -77,8 +84,8 @@ class StackMemo {
     return nullptr;
   }
 
-  // Called before that stack is walked. Returns an entry for it, which the caller completes by setting `stack` and a
-  // bucket. Returns null if the memo has no entries.
+  // Called before that stack is walked. Returns an entry for it, which the caller completes by
+  // setting `stack` and a bucket. Returns null if the memo has no entries.
   Entry* begin(const Registers& registers, uintptr_t site, size_t max_depth);
   void clear() {
     era_++;
@@ -86,13 +93,13 @@ class StackMemo {
     walks_ = 0;
   }
 
-  // Whether so many stacks had to be walked again, and so quickly, that the memo is too small. `all_recorded`: all
-  // allocations are recorded.
+  // Whether so many stacks had to be walked again, and so quickly, that the memo is too small.
+  // `all_recorded`: all allocations are recorded.
   bool is_crowded(bool all_recorded) const {
     return bits_ == 0 ? hasty_ : all_recorded && bits_ == kFewBits && forgotten_ >= kCrowded;
   }
-  // Enlarges the memo, which then has no stacks. If memory is refused nothing changes, and is_crowded() is false for a
-  // while.
+  // Enlarges the memo, which then has no stacks. If memory is refused nothing changes, and
+  // is_crowded() is false for a while.
   void enlarge();
 
  private:
@@ -132,7 +139,7 @@ class StackMemo {
   uint64_t counted_ns_ = 0;  // the time when walks_ was a multiple of kHastyWalks
   uint32_t walks_ = 0;       // walks while there are no entries
   uint32_t forgotten_ = 0;
-  uint8_t bits_ = 0;         // log2 of the number of sets; 0: none
+  uint8_t bits_ = 0;  // log2 of the number of sets; 0: none
   bool hasty_ = false;
 };
 
@@ -148,7 +155,8 @@ class WalkNotes {
   void in_code(uintptr_t pc, const Module& module) {
     if (!module.at_start && complete()) in_module(pc, module);
   }
-  // The frame of that step ends at base + a constant; base is the stack pointer or the frame pointer.
+  // The frame of that step ends at base + a constant; base is the stack pointer or the frame
+  // pointer.
   void frame_from(unsigned base, const Registers& registers) {
     if (base == kFp && complete()) {
       from_frame_pointer(registers);
@@ -164,8 +172,8 @@ class WalkNotes {
   void frame_pointer_is_at(uintptr_t address) { frame_pointer_at_ = address; }
 
  private:
-  // Values of frame_pointer_at_ that are not the address of a word: the initial register, and a frame pointer checked
-  // already.
+  // Values of frame_pointer_at_ that are not the address of a word: the initial register, and a
+  // frame pointer checked already.
   static constexpr uintptr_t kInitial = 0, kChecked = 1;
 
   void in_module(uintptr_t pc, const Module& module);

@@ -112,8 +112,8 @@ TEST_F(Memo, TellsCallersApart) {
   EXPECT_GT(found, 100 + 8);
 }
 
-// The frames of these two functions end at different addresses. When the second runs, everything that a walk of the
-// first read is unchanged, except for the frame pointer.
+// The frames of these two functions end at different addresses. When the second runs, everything
+// that a walk of the first read is unchanged, except for the frame pointer.
 NOINLINE void look_with_room(size_t bytes) {
   __asm__ volatile("" ::"r"(__builtin_alloca(bytes)));
   look();
@@ -157,7 +157,8 @@ NOINLINE void look_from_each(uintptr_t first, uintptr_t sites) {
   KEEP_FRAME;
 }
 
-// A thread that walks only now and then does not need a larger memo, regardless of the number of stacks.
+// A thread that walks only now and then does not need a larger memo, regardless of the number of
+// stacks.
 TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
   StackMemo other = std::exchange(memo, StackMemo());  // another test may have enlarged it
   for (volatile int i = 0; i < 8; i = i + 1) {
@@ -178,10 +179,12 @@ TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
 // After 64 evicted entries the memo is too small.
 TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
   constexpr int kSites = 100;
-  constexpr int kGroups = 16;  // of sites: the stack's address decides how many sites of a group collide
+  // Of sites: the stack's address decides how many sites of a group collide.
+  constexpr int kGroups = 16;
   StackMemo other = std::exchange(memo, with_room());  // another test may have enlarged it
   int found_again = 0;
-  for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {  // volatile, and read each time: all calls are one
+  // volatile, and read each time: all calls are one.
+  for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {
     if (round == 2) {
       EXPECT_TRUE(memo.is_crowded(true));
       memo.enlarge();
@@ -191,7 +194,8 @@ TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
     }
     found = 0;
     int group = round / 2;
-    look_from_each(static_cast<uintptr_t>(group <= 2 ? 0 : group) * 28'672, kSites);  // three times the same
+    // Three times the same.
+    look_from_each(static_cast<uintptr_t>(group <= 2 ? 0 : group) * 28'672, kSites);
     if (round % 2 == 0) {
       EXPECT_EQ(found, 0) << "what it knew is forgotten";
     } else if (round == 1) {
@@ -240,7 +244,8 @@ NOINLINE void by_qsort(std::mt19937& random, int depth) {
   qsort(numbers, 6, sizeof(int), compare_ints);
 }
 // The frame pointer is an ordinary register here.
-__attribute__((noipa, optimize("omit-frame-pointer"))) void by_rubbish(std::mt19937& random, int depth) {
+__attribute__((noipa, optimize("omit-frame-pointer"))) void by_rubbish(std::mt19937& random,
+                                                                       int depth) {
   register uintptr_t rubbish __asm__("rbp") = random();
   __asm__ volatile("" : "+r"(rubbish));
   any_way(random, depth);
@@ -289,25 +294,30 @@ TEST_F(Memo, LeavesOtherStacksOut) {
   EXPECT_EQ(found, 0);
 }
 
-// ---- modules that come and go -------------------------------------------------------------------------------------
+// ---- modules that come and go
+// -------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
 using CallBack = int (*)(void (*)());
 
-// Builds a library with one function that calls back. `index` changes the code after the call; `more` is appended.
-// Returns an empty path if there is no compiler.
-std::string build_library(const std::string& name, int frame_bytes, int index, const std::string& more) {
-  std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_memo_" + name;
-  std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
-                             << "]; f(); return room[" << index << "]; }\n" << more;
-  std::string command = "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
+// Builds a library with one function that calls back. `index` changes the code after the call;
+// `more` is appended. Returns an empty path if there is no compiler.
+std::string build_library(const std::string& name, int frame_bytes, int index,
+                          const std::string& more) {
+  std::string path =
+      testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_memo_" + name;
+  std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room["
+                             << frame_bytes << "]; f(); return room[" << index << "]; }\n"
+                             << more;
+  std::string command =
+      "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
   bool built = system(command.c_str()) == 0;
   remove((path + ".c").c_str());
   return built ? path + ".so" : "";
 }
 
-// Two libraries that differ only in the size of a frame. Each caller compensates for that, so that everything that a
-// walk of the first stack read is still there when the second runs.
+// Two libraries that differ only in the size of a frame. Each caller compensates for that, so that
+// everything that a walk of the first stack read is still there when the second runs.
 constexpr size_t kFrame = 1000, kOtherFrame = 3000;
 template <size_t kRoom>
 NOINLINE void call_with_room(CallBack call_back) {
@@ -316,7 +326,8 @@ NOINLINE void call_with_room(CallBack call_back) {
   call_back(look);
   room[0] = room[1];
 }
-// Runs the call at a much lower address, so that other calls of this thread do not overwrite the old frames.
+// Runs the call at a much lower address, so that other calls of this thread do not overwrite the
+// old frames.
 NOINLINE void far_below(void (*call)(CallBack), CallBack call_back) {
   auto* room = static_cast<volatile char*>(__builtin_alloca(64 * 1024));
   __asm__ volatile("" ::"r"(room));
@@ -346,7 +357,8 @@ TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
     volatile int step = i % 3;  // volatile: the compiler must not make several calls of one
     if (step != 1) call_back = open_in_another_thread(paths[step == 2 ? 1 + i % 2 : 0], &library);
     if (step == 0) memo.clear();
-    void (*volatile call)(CallBack) = step == 2 ? call_with_room<0> : call_with_room<kOtherFrame - kFrame>;
+    void (*volatile call)(CallBack) =
+        step == 2 ? call_with_room<0> : call_with_room<kOtherFrame - kFrame>;
     int before = found;
     far_below(call, call_back);
     EXPECT_EQ(found - before, step == 1 ? 1 : 0) << i;
@@ -356,7 +368,8 @@ TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
 }
 #endif
 
-// ---- the recorder -------------------------------------------------------------------------------------------------
+// ---- the recorder
+// -------------------------------------------------------------------------------------------------
 
 NOINLINE SampleId sample(Recorder* recorder, uintptr_t site, size_t depth) {
   SampleId id = record_alloc(recorder, {48, 48, 1}, site, depth);
@@ -397,8 +410,8 @@ TEST(Recorder, KnowsBucketsOfSeveralSizes) {
   }
 }
 
-// If all allocations are recorded, the memo holds the stacks of a whole program. With rare samples, lookups need not be
-// that fast.
+// If all allocations are recorded, the memo holds the stacks of a whole program. With rare samples,
+// lookups need not be that fast.
 TEST(Recorder, TakesMoreRoomForStacksWhereAllAreRecorded) {
   for (uint64_t interval : {uint64_t{1}, uint64_t{1} << 19}) {
     Recorder* recorder = make_recorder();
@@ -428,7 +441,8 @@ TEST(Recorder, PassesFromThreadToThread) {
     }).join();
   }
   std::sort(ids.begin(), ids.end());
-  EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end()) << "an id was given out twice";
+  EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end())
+      << "an id was given out twice";
   for (SampleId id : ids) record_free(id);
 }
 
@@ -455,7 +469,8 @@ TEST(Recorder, SurvivesSignalHandlersThatAllocate) {
   interrupted = make_recorder();
   SampleId (*volatile ways[])() = {sample_left, sample_right};
   const InternedStack* expected[2] = {};
-  struct sigaction action {}, old;
+  struct sigaction action {
+  }, old;
   action.sa_handler = on_alarm;
   sigaction(SIGALRM, &action, &old);
   itimerval timer{{0, 1000}, {0, 1000}}, none{};  // a handler under a sanitizer takes long

@@ -30,8 +30,8 @@ bool page_is_readable(uintptr_t page) {
   return os::read_memory(reinterpret_cast<const void*>(page), &byte, 1);
 }
 
-// Whether every page of [low, high) is readable; `low` is a page boundary. One system call per page, once per thread.
-// Returning false after such calls counts as a failure.
+// Whether every page of [low, high) is readable; `low` is a page boundary. One system call per
+// page, once per thread. Returning false after such calls counts as a failure.
 bool is_readable(uintptr_t low, uintptr_t high) {
   if (high - low > kMaxProbeBytes) return false;
   for (uintptr_t page = low; page < high; page += os::page_bytes()) {
@@ -42,12 +42,14 @@ bool is_readable(uintptr_t low, uintptr_t high) {
   return true;
 }
 
-// Finds the end of the stack that contains `sp`, if that is the thread's own: the C libraries put a thread's control
-// block at the top of its stack, and the kernel puts 16 random bytes above main's. Both stay for the thread's life.
+// Finds the end of the stack that contains `sp`, if that is the thread's own: the C libraries put a
+// thread's control block at the top of its stack, and the kernel puts 16 random bytes above main's.
+// Both stay for the thread's life.
 bool find_own_stack(uintptr_t sp, uintptr_t page) {
   for (uintptr_t anchor : {os::thread_pointer(), static_cast<uintptr_t>(getauxval(AT_RANDOM))}) {
     if (anchor <= sp || !is_readable(page, anchor)) continue;
-    // A signal handler that interrupts this code sees an empty range or the whole range: low < high only at the end.
+    // A signal handler that interrupts this code sees an empty range or the whole range: low < high
+    // only at the end.
     own_stack.low = UINTPTR_MAX;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     own_stack.high = round_down(anchor, sizeof(uintptr_t));
@@ -89,7 +91,8 @@ bool StackMemory::read_slow(uintptr_t address, uintptr_t* value) {
   if (address % sizeof(uintptr_t) != 0) return false;
   if (own_ || !trusted_) return read_copy(address, value);
   if (!os::read_memory(reinterpret_cast<const void*>(address), value, sizeof(*value))) return false;
-  // The read was the probe of its page. When walking up, the readable range grows; after a jump it restarts.
+  // The read was the probe of its page. When walking up, the readable range grows; after a jump it
+  // restarts.
   uintptr_t page = round_down(address, os::page_bytes());
   if (page != high_) low_ = page;
   high_ = page + os::page_bytes();
@@ -101,7 +104,9 @@ bool StackMemory::read_copy(uintptr_t address, uintptr_t* value) {
   if (block != copy_start_) {
     copy_start_ = 1;
     if (copy_ == nullptr) copy_ = static_cast<uintptr_t*>(os::take_scratch());
-    if (copy_ == nullptr || !os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes)) return false;
+    if (copy_ == nullptr ||
+        !os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes))
+      return false;
     copy_start_ = block;
   }
   *value = copy_[(address - block) / sizeof(uintptr_t)];
@@ -120,7 +125,8 @@ bool StackMemory::follow_slow(uintptr_t sp, uintptr_t cfa) {
 
 bool StackMemory::follow_signal(uintptr_t sp) {
   if (covers(sp) && own_) return true;
-  if (++switches_ > kMaxSwitches || !page_is_readable(round_down(sp, os::page_bytes()))) return false;
+  if (++switches_ > kMaxSwitches || !page_is_readable(round_down(sp, os::page_bytes())))
+    return false;
   enter(sp);
   return true;
 }

@@ -1,10 +1,12 @@
-// Walks the calling thread's stack frame by frame: by a cached rule, else by a row of the unwind tables, else by frame
-// pointer.
+// Walks the calling thread's stack frame by frame: by a cached rule, else by a row of the unwind
+// tables, else by frame pointer.
 //
-// Called when an allocation is sampled, and by the CPU sampler's signal handler. Threads: any; all state is on the
-// stack that is walked. Invariants: 1. no lock, no allocation, no change of errno. 2. memory is only read through
-// StackMemory, and, for unwind tables, in modules that contain a pc of this stack. 3. after a step that was a guess
-// (frame pointer), everything is untrusted: tables and other stacks are then read by system calls that cannot fault.
+// Called when an allocation is sampled, and by the CPU sampler's signal handler. Threads: any; all
+// state is on the stack that is walked. Invariants: 1. no lock, no allocation, no change of errno.
+// 2. memory is only read through StackMemory, and, for unwind tables, in modules that contain a pc
+// of this stack. 3. after a step that was a guess (frame pointer), everything is untrusted: tables
+// and other stacks are then read by system calls that cannot fault.
+#include "core/profile/unwind/unwind.h"
 #include "core/base/check.h"
 #include "core/os/runtime/scratch.h"
 #include "core/profile/code/eh_frame.h"
@@ -19,7 +21,6 @@
 #include "core/profile/unwind/signal_return.h"
 #include "core/profile/unwind/stack_memo.h"
 #include "core/profile/unwind/stack_memory.h"
-#include "core/profile/unwind/unwind.h"
 
 // The process's initial stack pointer. Defined by glibc.
 extern "C" {
@@ -46,13 +47,15 @@ class Walk {
     if (!memory_.is_own()) notes_->give_up();
   }
 
-  // Whether the registers point at a stack. Checked before the first step if the registers may have any value.
+  // Whether the registers point at a stack. Checked before the first step if the registers may have
+  // any value.
   bool starts_on_a_stack() const { return memory_.is_there(); }
   // Moves to the caller's frame. kEnd: there is no caller; this was the thread's first frame.
   Step step();
   uintptr_t sp() const { return registers_.sp(); }
   uintptr_t pc() const { return registers_.pc(); }
-  // The pc as in Stack::pcs: past the instruction that runs, also if a signal came before that instruction.
+  // The pc as in Stack::pcs: past the instruction that runs, also if a signal came before that
+  // instruction.
   uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
 
  private:
@@ -80,14 +83,17 @@ class Walk {
   StackMemory memory_;
   WalkNotes* notes_;
   ModuleMemo modules_;
-  bool exact_pc_ = true;            // the pc is not a return address: the start, or code interrupted by a signal
+  // The pc is not a return address: the start, or code interrupted by a signal.
+  bool exact_pc_ = true;
   bool on_frame_pointers_ = false;  // the last step was by frame pointer
   bool trusted_ = true;             // no step so far was a guess
-  bool tables_trusted_ = true;      // the module of the current frame cannot be unloaded during the walk
+  // The module of the current frame cannot be unloaded during the walk.
+  bool tables_trusted_ = true;
 };
 
 Walk::Step Walk::step() {
-  // A return address may be past its function's last instruction. So the address of the call is looked up.
+  // A return address may be past its function's last instruction. So the address of the call is
+  // looked up.
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
   if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
@@ -102,10 +108,11 @@ Walk::Step Walk::step() {
   return step_by_rule(rule, module);
 }
 
-// Makes a rule from the unwind tables. Returns false if they have no row for `pc`. If the row does not fit into a rule,
-// takes the step by the row itself and stores the result in *taken.
+// Makes a rule from the unwind tables. Returns false if they have no row for `pc`. If the row does
+// not fit into a rule, takes the step by the row itself and stores the result in *taken.
 // Not part of step(), because a row is large and the stack may be small.
-SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule* rule, Step* taken) {
+SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule* rule,
+                                        Step* taken) {
   Row row;
   if (!find_row(module, pc, tables_trusted_, &row)) return false;
   uint16_t tag;
@@ -118,8 +125,8 @@ SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule
   return true;
 }
 
-// Whether the rule was made for the code that is mapped there now. Code that cannot be unloaded is not checked. Nor is
-// untrusted code: a wrong rule for a guessed frame spoils that one stack only.
+// Whether the rule was made for the code that is mapped there now. Code that cannot be unloaded is
+// not checked. Nor is untrusted code: a wrong rule for a guessed frame spoils that one stack only.
 bool Walk::is_current(Rule rule, uintptr_t pc, const Module& module) const {
   if (SEEMALLOC_LIKELY(module.permanent) || !tables_trusted_) return true;
   uint16_t tag;
@@ -141,13 +148,14 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
   constexpr uint32_t kSlotMask = (1u << kSlotBits) - 1;
   bool near = kMaxSlotBytes < 256 && memory_.covers(cfa - kMaxSlotBytes);
   if (SEEMALLOC_LIKELY(near && (registers_.known & kCalleeSaved) == kCalleeSaved)) {
-    // Branch-free, because the set of saved registers is unpredictable. A register that was not saved is loaded from
-    // itself.
+    // Branch-free, because the set of saved registers is unpredictable. A register that was not
+    // saved is loaded from itself.
 #pragma GCC unroll 8
     for (unsigned i = 0; i < kSlotCount; i++) {
       uintptr_t slot = slots >> (i * kSlotBits) & kSlotMask;
       uintptr_t* value = &registers_.value[kSlotRegisters[i]];
-      uintptr_t from = slot == 0 ? reinterpret_cast<uintptr_t>(value) : cfa - slot * sizeof(uintptr_t);
+      uintptr_t from =
+          slot == 0 ? reinterpret_cast<uintptr_t>(value) : cfa - slot * sizeof(uintptr_t);
       *value = StackMemory::load(from);
     }
     return true;
@@ -173,7 +181,8 @@ SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* m
   unsigned base = rule.cfa_register();
   if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
   uintptr_t cfa = registers_.value[base] + static_cast<uintptr_t>(rule.cfa_offset());
-  // Only interrupted code can have a frame of size zero, and only on machines whose call instruction does not push.
+  // Only interrupted code can have a frame of size zero, and only on machines whose call
+  // instruction does not push.
   uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
   if (cfa % sizeof(uintptr_t) != 0 || !memory_.follow(lowest, cfa)) return Step::kBroken;
   if (!memory_.is_own()) notes_->give_up();
@@ -188,7 +197,8 @@ SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* m
   if (!registers_.has(kLr)) return Step::kBroken;
   uintptr_t return_address = registers_.value[kLr];
   uintptr_t return_slot = rule.slot(kReturnSlot);
-  return_slot != 0 ? notes_->read(cfa - return_slot * sizeof(uintptr_t), return_address) : notes_->give_up();
+  return_slot != 0 ? notes_->read(cfa - return_slot * sizeof(uintptr_t), return_address)
+                   : notes_->give_up();
 #endif
   uintptr_t frame_slot = rule.slot(kFrameSlot);
   if (frame_slot != 0) notes_->frame_pointer_is_at(cfa - frame_slot * sizeof(uintptr_t));
@@ -208,8 +218,8 @@ bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
   return true;
 }
 
-// Stores the caller's value of one register in `caller`; leaves it unknown if it is lost. Returns false if it cannot be
-// read.
+// Stores the caller's value of one register in `caller`; leaves it unknown if it is lost. Returns
+// false if it cannot be read.
 bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller) {
   uintptr_t value = 0;
   auto block = static_cast<uintptr_t>(row.value[number]);
@@ -228,11 +238,13 @@ bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* ca
       if (!memory_.read(cfa + block, &value)) return false;
       break;
     case How::kIsExpression:
-      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &value)) return false;
+      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &value))
+        return false;
       break;
     case How::kAtExpression: {
       uintptr_t address;
-      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &address)) return false;
+      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &address))
+        return false;
       if (!memory_.read(address, &value)) return false;
       break;
     }
@@ -253,7 +265,8 @@ Walk::Step Walk::step_by_row(const Row& row) {
   caller.known = 0;
   for (unsigned i = 0; i < kRegisterCount; i++) {
     // A caller-saved register is unknown unless the row tells where it is.
-    bool lost = row.how[i] == How::kSame && (kCalleeSaved & register_bit(i)) == 0 && i != row.return_register;
+    bool lost = row.how[i] == How::kSame && (kCalleeSaved & register_bit(i)) == 0 &&
+                i != row.return_register;
     if (!lost && i != kSp && !recover(row, i, cfa, &caller)) return Step::kBroken;
   }
   if (!caller.has(row.return_register)) return Step::kBroken;
@@ -267,16 +280,18 @@ Walk::Step Walk::step_by_row(const Row& row) {
   return arrive(caller.value[row.return_register], cfa);
 }
 
-// The dynamic linker's start code, which calls the libraries' constructors, has no unwind entry. Its stack pointer is
-// the one that the kernel set, aligned.
+// The dynamic linker's start code, which calls the libraries' constructors, has no unwind entry.
+// Its stack pointer is the one that the kernel set, aligned.
 bool is_where_the_process_began(uintptr_t sp) {
-  uintptr_t first = &__libc_stack_end != nullptr ? reinterpret_cast<uintptr_t>(__libc_stack_end) : 0;
+  uintptr_t first =
+      &__libc_stack_end != nullptr ? reinterpret_cast<uintptr_t>(__libc_stack_end) : 0;
   return sp <= first && first - sp < 2 * sizeof(uintptr_t);
 }
 
-// No call returns to a function's first instruction. If one is a return address, it was stored on the stack explicitly:
-// as the return address of a signal handler, or (by makecontext) of a fibre's function. There is no frame above the
-// latter. Returns false if pc is not the first instruction of a function.
+// No call returns to a function's first instruction. If one is a return address, it was stored on
+// the stack explicitly: as the return address of a signal handler, or (by makecontext) of a fibre's
+// function. There is no frame above the latter. Returns false if pc is not the first instruction of
+// a function.
 SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, Step* taken) {
   Row row;
   if (!find_row(module, registers_.pc(), tables_trusted_, &row)) return false;
@@ -284,8 +299,8 @@ SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, St
   return true;
 }
 
-// Code in a module, but without an unwind entry: a signal trampoline, the start of a fibre, assembly without
-// annotations, the built-in functions of V8.
+// Code in a module, but without an unwind entry: a signal trampoline, the start of a fibre,
+// assembly without annotations, the built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
   notes_->give_up();
   Step taken;
@@ -296,16 +311,18 @@ Walk::Step Walk::step_without_row(const Module* module) {
   return step_by_guess();
 }
 
-// Caches that the code has no row. Finding that out takes dozens of system calls if the tables are not trusted, and one
-// (1 µs) if they are.
+// Caches that the code has no row. Finding that out takes dozens of system calls if the tables are
+// not trusted, and one (1 µs) if they are.
 void Walk::remember_rowless(const Module& module) {
   uintptr_t pc = registers_.pc() - 1;
   uint16_t tag;
-  if (code_tag(pc, tables_trusted_, &tag)) rule_cache.insert(pc ^ module.identity, Rule::rowless(tag).bits);
+  if (code_tag(pc, tables_trusted_, &tag))
+    rule_cache.insert(pc ^ module.identity, Rule::rowless(tag).bits);
 }
 
-// Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack is examined, and
-// the result is cached under its bare pc. If the address becomes a trampoline later, stacks through it are wrong.
+// Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack
+// is examined, and the result is cached under its bare pc. If the address becomes a trampoline
+// later, stacks through it are wrong.
 Walk::Step Walk::step_outside_modules() {
   notes_->give_up();
   uintptr_t pc = registers_.pc();
@@ -323,8 +340,8 @@ Walk::Step Walk::step_by_signal_return() {
   return arrive(registers_.pc(), sp);
 }
 
-// The guess for code without tables: that it has a frame pointer or, if it was interrupted, that it has not set up one
-// yet.
+// The guess for code without tables: that it has a frame pointer or, if it was interrupted, that it
+// has not set up one yet.
 Walk::Step Walk::step_by_guess() {
   notes_->give_up();
   trusted_ = false;
@@ -338,16 +355,17 @@ bool Walk::holds_return_address(uintptr_t address) {
   return memory_.read(address, &word) && is_behind_call(word);
 }
 
-// Returns the slot that holds the return address of interrupted code, if there is no return address beside the frame
-// pointer: beside a frame pointer that has just been pushed, or on top of the stack (a leaf, or the first instruction).
-// The pushed frame pointer is checked first, because its value may look like a return address, too. Returns 0 if there
-// is no such slot.
+// Returns the slot that holds the return address of interrupted code, if there is no return address
+// beside the frame pointer: beside a frame pointer that has just been pushed, or on top of the
+// stack (a leaf, or the first instruction). The pushed frame pointer is checked first, because its
+// value may look like a return address, too. Returns 0 if there is no such slot.
 uintptr_t Walk::return_slot_on_top() {
 #if defined(__x86_64__)
   uintptr_t sp = registers_.sp(), fp = registers_.fp(), top;
   if (sp % sizeof(uintptr_t) != 0) return 0;
   if (fp >= sp && holds_return_address(fp + sizeof(uintptr_t))) return 0;
-  if (memory_.read(sp, &top) && top == fp && holds_return_address(sp + sizeof(uintptr_t))) return sp + sizeof(uintptr_t);
+  if (memory_.read(sp, &top) && top == fp && holds_return_address(sp + sizeof(uintptr_t)))
+    return sp + sizeof(uintptr_t);
   return holds_return_address(sp) ? sp : 0;
 #else
   return 0;
@@ -356,16 +374,17 @@ uintptr_t Walk::return_slot_on_top() {
 
 Walk::Step Walk::step_by_stack_top(uintptr_t return_slot) {
   uintptr_t cfa = return_slot + sizeof(uintptr_t), return_address;
-  if (!memory_.follow(registers_.sp() - 1, cfa) || !memory_.read(return_slot, &return_address)) return Step::kBroken;
+  if (!memory_.follow(registers_.sp() - 1, cfa) || !memory_.read(return_slot, &return_address))
+    return Step::kBroken;
   registers_.known &= kCalleeSaved;  // not changed so far
   on_frame_pointers_ = false;
   exact_pc_ = false;
   return arrive(return_address, cfa);
 }
 
-// A frame record is the caller's frame pointer and the return address. The ABI marks the first frame by a null frame
-// pointer. Null is accepted only at the end of a chain of records: on x86-64 the frame pointer may also be a register
-// that the code does not use.
+// A frame record is the caller's frame pointer and the return address. The ABI marks the first
+// frame by a null frame pointer. Null is accepted only at the end of a chain of records: on x86-64
+// the frame pointer may also be a register that the code does not use.
 Walk::Step Walk::step_by_frame_pointer() {
 #if defined(__x86_64__)
   bool in_chain = on_frame_pointers_;
@@ -399,7 +418,8 @@ struct NoPython {
 
 // Fills `out` with the frames above the one where `walk` starts.
 template <typename Python>
-SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Stack* out, Python& python) {
+SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Stack* out,
+                                  Python& python) {
   uintptr_t own_start = 0, own_end = 0;
   bool skipping = start == Start::kHere && own_library(&own_start, &own_end);
   if (start == Start::kInterrupted) {
@@ -430,10 +450,10 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
   }
 }
 
-// Stacks whose C frames are equal may differ in their Python functions, so such a stack cannot be recalled from the
-// memo.
-SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
-                                         const Python& found) {
+// Stacks whose C frames are equal may differ in their Python functions, so such a stack cannot be
+// recalled from the memo.
+SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth,
+                                         Stack* out, WalkNotes* notes, const Python& found) {
   os::Scratch<PythonWalk> python(found);
   if (!python || !python->any()) return false;
   notes->give_up();
@@ -443,19 +463,21 @@ SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start
   return true;
 }
 
-SEEMALLOC_NOINLINE void fill_without_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
+SEEMALLOC_NOINLINE void fill_without_python(const Registers& registers, Start start,
+                                            size_t max_depth, Stack* out, WalkNotes* notes) {
   NoPython none;
   Walk walk(registers, notes);
   fill(walk, start, max_depth, out, none);
 }
 
-SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
-                                  const Python* python) {
+SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth,
+                                  Stack* out, WalkNotes* notes, const Python* python) {
   DCHECK(max_depth <= kMaxStackDepth);
   out->depth = 0;
   out->truncated = false;
   out->broken = false;
-  if (SEEMALLOC_LIKELY(python == nullptr) || !fill_with_python(registers, start, max_depth, out, notes, *python)) {
+  if (SEEMALLOC_LIKELY(python == nullptr) ||
+      !fill_with_python(registers, start, max_depth, out, notes, *python)) {
     fill_without_python(registers, start, max_depth, out, notes);
   }
   if (out->broken) notes->give_up();
@@ -470,7 +492,8 @@ void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNo
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
   DCHECK(max_depth >= 1);
   WalkNotes none(nullptr);
-  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none, wanted_python());
+  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none,
+            wanted_python());
 }
 
 void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth) {

@@ -1,5 +1,5 @@
-// Misleading stacks: code without tables, rubbish in the frame pointer, stacks that end early, modules that are
-// unloaded.
+// Misleading stacks: code without tables, rubbish in the frame pointer, stacks that end early,
+// modules that are unloaded.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -44,8 +44,9 @@ class UnwindHostile : public testing::TestWithParam<bool> {
   void SetUp() override { without_dl_find_object = GetParam(); }
   void TearDown() override { without_dl_find_object = false; }
 };
-INSTANTIATE_TEST_SUITE_P(Modules, UnwindHostile, testing::Bool(),
-                         [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
+INSTANTIATE_TEST_SUITE_P(Modules, UnwindHostile, testing::Bool(), [](const auto& kind) {
+  return kind.param ? "OwnTable" : "DynamicLinker";
+});
 
 // While alive, counts the reads that captures make by system calls.
 class CountReads {
@@ -91,7 +92,8 @@ const std::vector<uint8_t> kWithFramePointer = {0x55, 0x48, 0x89, 0xE5, 0xFF, 0x
 // push rbp; mov rbp, rsi; call rdi; pop rbp; ret
 const std::vector<uint8_t> kWithRubbish = {0x55, 0x48, 0x89, 0xF5, 0xFF, 0xD7, 0x5D, 0xC3};
 
-__attribute__((noinline, optimize("no-omit-frame-pointer"))) void call_jit(const JitCode& code, uintptr_t rubbish) {
+__attribute__((noinline, optimize("no-omit-frame-pointer"))) void call_jit(const JitCode& code,
+                                                                           uintptr_t rubbish) {
   code.function()(capture_last, rubbish);
   KEEP_FRAME;
 }
@@ -104,7 +106,8 @@ TEST_P(UnwindHostile, WalksThroughCodeWithAFramePointer) {
     EXPECT_GT(last_stack.depth, 8u);
     EXPECT_TRUE(last_stack_holds(code.low(), code.low() + kPage));
     auto* main_code = reinterpret_cast<char*>(call_jit);
-    EXPECT_TRUE(last_stack_holds(reinterpret_cast<uintptr_t>(main_code), reinterpret_cast<uintptr_t>(main_code) + 256));
+    EXPECT_TRUE(last_stack_holds(reinterpret_cast<uintptr_t>(main_code),
+                                 reinterpret_cast<uintptr_t>(main_code) + 256));
   }
 }
 
@@ -123,14 +126,33 @@ NOINLINE void try_rubbish(const JitCode& code) {
   uintptr_t here[8];
   auto at = reinterpret_cast<uintptr_t>(here);
   auto* heap = new uintptr_t[64]();
-  here[0] = at;          // a loop of one
-  here[2] = at - 64;     // goes down
+  here[0] = at;       // a loop of one
+  here[2] = at - 64;  // goes down
   here[4] = ~uintptr_t{7};
   here[6] = 8, here[7] = reinterpret_cast<uintptr_t>(&capture_last) + 4;
-  std::vector<uintptr_t> values = {0, 1, 8, 4095, 4096, at, at + 1, at + 16, at + 32, at + 48, at - 4096, at - 256,
-                                   at + 4096, at + (1 << 20), at + (1 << 23), reinterpret_cast<uintptr_t>(heap),
-                                   reinterpret_cast<uintptr_t>(&capture_last), code.low(), code.low() + kPage - 8,
-                                   uintptr_t{1} << 47, uintptr_t{1} << 63, ~uintptr_t{0}, ~uintptr_t{7}};
+  std::vector<uintptr_t> values = {0,
+                                   1,
+                                   8,
+                                   4095,
+                                   4096,
+                                   at,
+                                   at + 1,
+                                   at + 16,
+                                   at + 32,
+                                   at + 48,
+                                   at - 4096,
+                                   at - 256,
+                                   at + 4096,
+                                   at + (1 << 20),
+                                   at + (1 << 23),
+                                   reinterpret_cast<uintptr_t>(heap),
+                                   reinterpret_cast<uintptr_t>(&capture_last),
+                                   code.low(),
+                                   code.low() + kPage - 8,
+                                   uintptr_t{1} << 47,
+                                   uintptr_t{1} << 63,
+                                   ~uintptr_t{0},
+                                   ~uintptr_t{7}};
   for (int i = -600; i < 600; i++) values.push_back(at + static_cast<uintptr_t>(i * 8));
   for (uintptr_t value : values) {
     call_jit(code, value);
@@ -151,7 +173,8 @@ class GuardedStack {
  public:
   static constexpr size_t kBytes = 16 * kPage;
   GuardedStack() {
-    map_ = static_cast<char*>(mmap(nullptr, kBytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    map_ = static_cast<char*>(
+        mmap(nullptr, kBytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(map_ + kPage, kBytes, PROT_READ | PROT_WRITE);
   }
   ~GuardedStack() { munmap(map_, kBytes + 2 * kPage); }
@@ -161,12 +184,14 @@ class GuardedStack {
   char* map_;
 };
 
-// A chain of frame pointers through rubbish and off the thread's stack, near the ends of mapped memory.
+// A chain of frame pointers through rubbish and off the thread's stack, near the ends of mapped
+// memory.
 TEST_P(UnwindHostile, SurvivesAFramePointerIntoOtherMemory) {
   JitCode code(kWithRubbish);
   GuardedStack stack;
   uintptr_t* low = stack.top() - GuardedStack::kBytes / sizeof(uintptr_t);
-  for (uintptr_t next : {uintptr_t{0}, uintptr_t{8}, reinterpret_cast<uintptr_t>(stack.top() - 1)}) {
+  for (uintptr_t next :
+       {uintptr_t{0}, uintptr_t{8}, reinterpret_cast<uintptr_t>(stack.top() - 1)}) {
     std::fill(low, stack.top(), next);
     for (int words = -70; words < 70; words++) {
       for (uintptr_t* end : {low, stack.top()}) {
@@ -186,7 +211,8 @@ extern "C" NOINLINE void capture_and_leave() {
 // Runs capture_and_leave with the stack pointer at `sp`; the word there is its return address.
 NOINLINE void capture_at(uintptr_t* sp, uintptr_t frame_pointer = 0) {
   if (sigsetjmp(back, 0) != 0) return;
-  __asm__ volatile("movq %0, %%rsp\n\tmovq %2, %%rbp\n\tjmp *%1" ::"a"(sp), "c"(capture_and_leave), "d"(frame_pointer)
+  __asm__ volatile("movq %0, %%rsp\n\tmovq %2, %%rbp\n\tjmp *%1" ::"a"(sp), "c"(capture_and_leave),
+                   "d"(frame_pointer)
                    : "memory");
   __builtin_unreachable();
 }
@@ -196,7 +222,8 @@ TEST_P(UnwindHostile, SurvivesStacksThatEndEarly) {
   Stack reference;
   auto code = reinterpret_cast<uintptr_t>(&capture_last);
   capture_stack(&reference, kMaxStackDepth);
-  std::vector<uintptr_t> returns = {0, 1, 4096, code, code + 1, code + 20, ~uintptr_t{0}, uintptr_t{1} << 47};
+  std::vector<uintptr_t> returns = {0,        1,         4096,          code,
+                                    code + 1, code + 20, ~uintptr_t{0}, uintptr_t{1} << 47};
   returns.insert(returns.end(), reference.pcs, reference.pcs + reference.depth);
   for (uintptr_t return_address : returns) {
     for (int words : {1, 3, 5, 65, 513}) {
@@ -211,7 +238,8 @@ TEST_P(UnwindHostile, SurvivesStacksThatEndEarly) {
   }
 }
 
-// Makes a chain of frame records from `sp` up, like generated code; each returns to `return_address`.
+// Makes a chain of frame records from `sp` up, like generated code; each returns to
+// `return_address`.
 uintptr_t make_chain(uintptr_t* sp, int frames, int words_each, uintptr_t return_address) {
   uintptr_t* record = sp + 1;
   sp[0] = return_address;
@@ -240,8 +268,10 @@ TEST_P(UnwindHostile, CopiesOtherStacksInBlocks) {
 
 // As in stacker (Rust) and Ruby: a frame addressed by rbp makes a call on another stack.
 __attribute__((noinline, optimize("no-omit-frame-pointer"))) void call_on(uintptr_t* sp) {
-  __asm__ volatile("movq %%rsp, %%rbx\n\tmovq %0, %%rsp\n\tcall *%1\n\tmovq %%rbx, %%rsp" ::"r"(sp), "r"(capture_last)
-                   : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+  __asm__ volatile("movq %%rsp, %%rbx\n\tmovq %0, %%rsp\n\tcall *%1\n\tmovq %%rbx, %%rsp" ::"r"(sp),
+                   "r"(capture_last)
+                   : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory",
+                     "cc");
   KEEP_FRAME;
 }
 
@@ -258,26 +288,30 @@ TEST_P(UnwindHostile, FollowsASwitchOfStacks) {
 
 #endif
 
-// ---- modules that come and go -------------------------------------------------------------------------------------
+// ---- modules that come and go
+// -------------------------------------------------------------------------------------
 
 using CallBack = void (*)(void (*)());
 
 // bare(f, n) calls itself n times, then f. It sets up a frame pointer, and has no unwind table.
 #if defined(__x86_64__)
-const char kBareFunction[] = R"(__asm__(".text\n.globl bare\n.type bare, @function\nbare:\npush %rbp\nmov %rsp, %rbp\n"
+const char kBareFunction[] =
+    R"(__asm__(".text\n.globl bare\n.type bare, @function\nbare:\npush %rbp\nmov %rsp, %rbp\n"
     "dec %rsi\njs 1f\ncall bare\npop %rbp\nret\n1: call *%rdi\npop %rbp\nret\n.size bare, .-bare");
 )";
 #else
 const char kBareFunction[] = "";
 #endif
 
-// Builds a library with one function that calls back, with a frame of the given size. Returns an empty path if there is
-// no compiler.
+// Builds a library with one function that calls back, with a frame of the given size. Returns an
+// empty path if there is no compiler.
 std::string build_library(const std::string& name, int frame_bytes) {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_" + name;
-  std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
-                             << "]; room[1] = 1; f(); return room[1]; }\n" << kBareFunction;
-  std::string command = "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
+  std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room["
+                             << frame_bytes << "]; room[1] = 1; f(); return room[1]; }\n"
+                             << kBareFunction;
+  std::string command =
+      "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
   bool built = system(command.c_str()) == 0;
   remove((path + ".c").c_str());
   return built ? path + ".so" : "";
@@ -292,7 +326,8 @@ NOINLINE void call_library(const std::string& path) {
 }
 
 #if defined(__x86_64__)
-// Like V8's built-in functions: code in a library that may be unloaded, without an entry in its tables.
+// Like V8's built-in functions: code in a library that may be unloaded, without an entry in its
+// tables.
 TEST_P(UnwindHostile, RemembersThatALibrarysCodeHasNoRows) {
   std::string path = build_library("e", 64);
   if (path.empty()) GTEST_SKIP() << "no C compiler";
@@ -359,7 +394,8 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
 }
 
 #if defined(__x86_64__)
-// Guessed frames in a library that another thread closes, on memory that it unmaps: neither may be read in place.
+// Guessed frames in a library that another thread closes, on memory that it unmaps: neither may be
+// read in place.
 struct Prey {
   char* page;
   std::atomic<uintptr_t> function{0};
@@ -394,7 +430,8 @@ TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
   std::thread hunted(come_and_go, path, &prey);
   uint64_t in_library = 0, in_page = 0;
   for (uintptr_t i = 0; !prey.stop; i++) {
-    // The first guess is right. Then follow records whose return addresses are in the library, and records in the page.
+    // The first guess is right. Then follow records whose return addresses are in the library, and
+    // records in the page.
     uintptr_t* sp = stack.top() - 1001;
     uintptr_t frame_pointer = make_chain(sp, 100, 4, prey.function + i % 64);
     sp[0] = code.low() + 6;
@@ -412,7 +449,8 @@ TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
 
 TEST_P(UnwindHostile, WorksInAChild) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
+  GTEST_SKIP()
+      << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
 #endif
   std::atomic<bool> stop{false};
   std::thread busy([&] {

@@ -1,4 +1,5 @@
-// Captures in a signal handler of the code that it interrupted: at any place, and with any values in the registers.
+// Captures in a signal handler of the code that it interrupted: at any place, and with any values
+// in the registers.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -33,13 +34,15 @@ class UnwindSignal : public testing::TestWithParam<bool> {
   void SetUp() override { without_dl_find_object = GetParam(); }
   void TearDown() override { without_dl_find_object = false; }
 };
-INSTANTIATE_TEST_SUITE_P(Modules, UnwindSignal, testing::Bool(),
-                         [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
+INSTANTIATE_TEST_SUITE_P(Modules, UnwindSignal, testing::Bool(), [](const auto& kind) {
+  return kind.param ? "OwnTable" : "DynamicLinker";
+});
 
 // Whether the outermost `count` frames of `stack` and `other` are the same.
 bool end_alike(const Stack& stack, const Stack& other, uint32_t count) {
   if (count > stack.depth || count > other.depth) return false;
-  return std::equal(stack.pcs + stack.depth - count, stack.pcs + stack.depth, other.pcs + other.depth - count);
+  return std::equal(stack.pcs + stack.depth - count, stack.pcs + stack.depth,
+                    other.pcs + other.depth - count);
 }
 
 std::string text_of(const Stack& stack) {
@@ -94,10 +97,12 @@ NOINLINE void expect_interrupted() {
   raise(SIGUSR1);
   EXPECT_FALSE(interrupted.broken);
   EXPECT_FALSE(interrupted.truncated);
-  // The handler's own stack continues through the signal's frame to the same frames: both were made by raise().
+  // The handler's own stack continues through the signal's frame to the same frames: both were made
+  // by raise().
   EXPECT_GE(interrupted.depth, 5u);
   EXPECT_GT(handlers_own.depth, interrupted.depth);
-  EXPECT_TRUE(end_alike(interrupted, handlers_own, interrupted.depth)) << text_of(interrupted) << text_of(handlers_own);
+  EXPECT_TRUE(end_alike(interrupted, handlers_own, interrupted.depth))
+      << text_of(interrupted) << text_of(handlers_own);
   KEEP_FRAME;
 }
 
@@ -125,7 +130,8 @@ TEST(UnwindSignalDepth, SaysWhenAStackIsCut) {
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 
-// ---- rubbish in the registers -------------------------------------------------------------------------------------
+// ---- rubbish in the registers
+// -------------------------------------------------------------------------------------
 
 // Sends a signal to itself with this stack pointer.
 NOINLINE void kill_with_stack_pointer(uintptr_t sp) {
@@ -141,11 +147,13 @@ NOINLINE void kill_with_stack_pointer(uintptr_t sp) {
 TEST_P(UnwindSignal, SurvivesAnythingInTheStackPointer) {
   Handler handler(SIGUSR1, on_signal, SA_ONSTACK);
   SignalStack stack;
-  auto* hole = static_cast<char*>(mmap(nullptr, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* hole =
+      static_cast<char*>(mmap(nullptr, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   mprotect(hole + 4096, 4096, PROT_READ | PROT_WRITE);
   memset(hole + 4096, 0x41, 4096);
   auto page = reinterpret_cast<uintptr_t>(hole) + 4096;
-  for (uintptr_t sp : {uintptr_t{0}, uintptr_t{8}, page - 8, page + 4096, uintptr_t{1} << 47, uintptr_t{1} << 63, ~uintptr_t{0}}) {
+  for (uintptr_t sp : {uintptr_t{0}, uintptr_t{8}, page - 8, page + 4096, uintptr_t{1} << 47,
+                       uintptr_t{1} << 63, ~uintptr_t{0}}) {
     interrupted.depth = 0;
     kill_with_stack_pointer(sp);
     EXPECT_EQ(interrupted.depth, 1u) << std::hex << sp;
@@ -184,7 +192,8 @@ TEST_P(UnwindSignal, FindsWhoCalledNothing) {
   }
 }
 
-// ---- instruction by instruction -----------------------------------------------------------------------------------
+// ---- instruction by instruction
+// -----------------------------------------------------------------------------------
 
 // The results of stepping through a subject.
 struct Steps {
@@ -192,7 +201,8 @@ struct Steps {
   Stack first_wrong;
 };
 Steps steps;
-Stack stepper;  // the stack of step_through(); every stack must end with it, except for its innermost frame
+// The stack of step_through(); every stack must end with it, except for its innermost frame.
+Stack stepper;
 volatile bool stepping = false;
 
 void on_step(int, siginfo_t*, void* context) {
@@ -228,28 +238,40 @@ TEST_P(UnwindSignal, KnowsTheKernelsSharedCode) {
   }
 }
 
-// Functions without unwind tables. `bare_frame` sets up a frame pointer, `bare_leaf` has no frame, `bare_rubbish`
-// stores other values in rbp and calls bare_leaf.
+// Functions without unwind tables. `bare_frame` sets up a frame pointer, `bare_leaf` has no frame,
+// `bare_rubbish` stores other values in rbp and calls bare_leaf.
 extern "C" void bare_frame();
 extern "C" void bare_leaf();
-__asm__(".text\n"
-        ".type bare_leaf, @function\nbare_leaf:\nmovl $3, %eax\n1: decl %eax\njnz 1b\nret\n.size bare_leaf, .-bare_leaf\n"
-        ".type bare_frame, @function\nbare_frame:\npushq %rbp\nmovq %rsp, %rbp\nsubq $64, %rsp\nmovq $0, (%rsp)\n"
-        "call bare_leaf\nleave\nret\n.size bare_frame, .-bare_frame\n");
+__asm__(
+    ".text\n"
+    ".type bare_leaf, @function\nbare_leaf:\nmovl $3, %eax\n1: decl %eax\njnz 1b\nret\n.size bare_leaf, .-bare_leaf\n"
+    ".type bare_frame, @function\nbare_frame:\npushq %rbp\nmovq %rsp, %rbp\nsubq $64, %rsp\nmovq $0, (%rsp)\n"
+    "call bare_leaf\nleave\nret\n.size bare_frame, .-bare_frame\n");
 
 // Calls `function` with `value` in rbp, which is an ordinary register in most programs.
 NOINLINE void call_with_rbp(void (*function)(), uintptr_t value) {
-  __asm__ volatile("pushq %%rbp\n\t.cfi_adjust_cfa_offset 8\n\tmovq %1, %%rbp\n\tcall *%0\n\tpopq %%rbp\n\t.cfi_adjust_cfa_offset -8"
-                   :
-                   : "r"(function), "r"(value)
-                   : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+  __asm__ volatile(
+      "pushq %%rbp\n\t.cfi_adjust_cfa_offset 8\n\tmovq %1, %%rbp\n\tcall *%0\n\tpopq %%rbp\n\t.cfi_adjust_cfa_offset -8"
+      :
+      : "r"(function), "r"(value)
+      : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
 // Before one of the addresses is a byte that looks like a call: 0xe8, five bytes before local[1].
 std::vector<uintptr_t> rbp_values(uintptr_t* local) {
   local[0] = uintptr_t{0xe8} << 24;
   auto here = reinterpret_cast<uintptr_t>(local);
-  return {0, 1, 4096, here, here + 1, here + 8, here + 64, here - 4096, here + (1 << 23), ~uintptr_t{0}, reinterpret_cast<uintptr_t>(&bare_leaf)};
+  return {0,
+          1,
+          4096,
+          here,
+          here + 1,
+          here + 8,
+          here + 64,
+          here - 4096,
+          here + (1 << 23),
+          ~uintptr_t{0},
+          reinterpret_cast<uintptr_t>(&bare_leaf)};
 }
 
 TEST_P(UnwindSignal, LeavesCodeWithoutTablesAtAnyInstruction) {
@@ -258,7 +280,8 @@ TEST_P(UnwindSignal, LeavesCodeWithoutTablesAtAnyInstruction) {
     for (uintptr_t value : rbp_values(local)) {
       Steps seen = step_through([&] { call_with_rbp(function, value); });
       EXPECT_GT(seen.all, 15);
-      EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n" << text_of(seen.first_wrong);
+      EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n"
+                               << text_of(seen.first_wrong);
     }
   }
 }
@@ -276,17 +299,20 @@ TEST_P(UnwindSignal, LeavesCodeMadeAtRunTimeAtAnyInstruction) {
     for (uintptr_t value : rbp_values(local)) {
       Steps seen = step_through([&] { call_with_rbp(function, value); });
       EXPECT_GT(seen.all, 15);
-      EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n" << text_of(seen.first_wrong);
+      EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n"
+                               << text_of(seen.first_wrong);
     }
   }
   munmap(code, kBytes);
 }
 
-// A library that is opened and closed, so that the dynamic linker's tables are in every state when they are read.
+// A library that is opened and closed, so that the dynamic linker's tables are in every state when
+// they are read.
 std::string build_library() {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_stepped";
   std::ofstream(path + ".c") << "int seven(void) { return 7; }\n";
-  bool built = system(("cc -O2 -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null").c_str()) == 0;
+  bool built =
+      system(("cc -O2 -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null").c_str()) == 0;
   remove((path + ".c").c_str());
   return built ? path + ".so" : "";
 }
@@ -304,7 +330,8 @@ TEST_P(UnwindSignal, InterruptsDlopenAndDlcloseAnywhere) {
   remove(path.c_str());
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------
+// ---- calls
+// ----------------------------------------------------------------------------------------------------------
 
 bool behind(std::vector<uint8_t> code) {
   alignas(16) static uint8_t bytes[32];
@@ -315,25 +342,25 @@ bool behind(std::vector<uint8_t> code) {
 
 TEST(CallSite, KnowsCalls) {
   EXPECT_TRUE(behind({0xE8, 1, 2, 3, 4}));
-  EXPECT_TRUE(behind({0xFF, 0xD0}));                          // call *%rax
-  EXPECT_TRUE(behind({0x41, 0xFF, 0xD3}));                    // call *%r11
-  EXPECT_TRUE(behind({0xFF, 0x13}));                          // call *(%rbx)
-  EXPECT_TRUE(behind({0xFF, 0x50, 0x18}));                    // call *0x18(%rax)
-  EXPECT_TRUE(behind({0xFF, 0x14, 0xC3}));                    // call *(%rbx,%rax,8)
-  EXPECT_TRUE(behind({0xFF, 0x14, 0xC5, 1, 2, 3, 4}));        // call *…(,%rax,8)
-  EXPECT_TRUE(behind({0xFF, 0x54, 0x24, 8}));                 // call *8(%rsp)
-  EXPECT_TRUE(behind({0xFF, 0x15, 1, 2, 3, 4}));              // call *…(%rip)
-  EXPECT_TRUE(behind({0xFF, 0x90, 1, 2, 3, 4}));              // call *…(%rax)
-  EXPECT_TRUE(behind({0xFF, 0x94, 0xC3, 1, 2, 3, 4}));        // call *…(%rbx,%rax,8)
+  EXPECT_TRUE(behind({0xFF, 0xD0}));                    // call *%rax
+  EXPECT_TRUE(behind({0x41, 0xFF, 0xD3}));              // call *%r11
+  EXPECT_TRUE(behind({0xFF, 0x13}));                    // call *(%rbx)
+  EXPECT_TRUE(behind({0xFF, 0x50, 0x18}));              // call *0x18(%rax)
+  EXPECT_TRUE(behind({0xFF, 0x14, 0xC3}));              // call *(%rbx,%rax,8)
+  EXPECT_TRUE(behind({0xFF, 0x14, 0xC5, 1, 2, 3, 4}));  // call *…(,%rax,8)
+  EXPECT_TRUE(behind({0xFF, 0x54, 0x24, 8}));           // call *8(%rsp)
+  EXPECT_TRUE(behind({0xFF, 0x15, 1, 2, 3, 4}));        // call *…(%rip)
+  EXPECT_TRUE(behind({0xFF, 0x90, 1, 2, 3, 4}));        // call *…(%rax)
+  EXPECT_TRUE(behind({0xFF, 0x94, 0xC3, 1, 2, 3, 4}));  // call *…(%rbx,%rax,8)
 }
 
 TEST(CallSite, KnowsOthers) {
   EXPECT_FALSE(behind({}));
-  EXPECT_FALSE(behind({0xE9, 1, 2, 3, 4}));                   // jmp
-  EXPECT_FALSE(behind({0xFF, 0xE0}));                         // jmp *%rax
-  EXPECT_FALSE(behind({0xFF, 0x50}));                         // its displacement is missing
+  EXPECT_FALSE(behind({0xE9, 1, 2, 3, 4}));  // jmp
+  EXPECT_FALSE(behind({0xFF, 0xE0}));        // jmp *%rax
+  EXPECT_FALSE(behind({0xFF, 0x50}));        // its displacement is missing
   EXPECT_FALSE(behind({0xFF, 0x14}));
-  EXPECT_FALSE(behind({0xFF, 0xD0, 0x90}));                   // one instruction before
+  EXPECT_FALSE(behind({0xFF, 0xD0, 0x90}));  // one instruction before
   EXPECT_FALSE(is_behind_call(0));
   EXPECT_FALSE(is_behind_call(6));
   EXPECT_FALSE(is_behind_call(4096));

@@ -66,7 +66,8 @@ NOINLINE Verdict compare_with_libgcc() {
   if (verdict.same) return verdict;
   for (int i = 0; i < std::max<int>(static_cast<int>(ours.depth), theirs.depth); i++) {
     char line[128];
-    snprintf(line, sizeof(line), "%3d %16lx %16lx\n", i, i < static_cast<int>(ours.depth) ? ours.pcs[i] : 0,
+    snprintf(line, sizeof(line), "%3d %16lx %16lx\n", i,
+             i < static_cast<int>(ours.depth) ? ours.pcs[i] : 0,
              i < theirs.depth ? theirs.pcs[i] : 0);
     verdict.text += line;
   }
@@ -87,10 +88,12 @@ class Unwind : public testing::TestWithParam<bool> {
   void SetUp() override { without_dl_find_object = GetParam(); }
   void TearDown() override { without_dl_find_object = false; }
 };
-INSTANTIATE_TEST_SUITE_P(Modules, Unwind, testing::Bool(),
-                         [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
+INSTANTIATE_TEST_SUITE_P(Modules, Unwind, testing::Bool(), [](const auto& kind) {
+  return kind.param ? "OwnTable" : "DynamicLinker";
+});
 
-// ---- depth --------------------------------------------------------------------------------------------------------
+// ---- depth
+// --------------------------------------------------------------------------------------------------------
 
 NOINLINE int recurse(int n, Stack* stack, size_t max_depth) {
   if (n == 0) {
@@ -102,8 +105,8 @@ NOINLINE int recurse(int n, Stack* stack, size_t max_depth) {
   return result;
 }
 
-__attribute__((noinline, optimize("omit-frame-pointer,no-optimize-sibling-calls"))) int recurse_without_frame_pointer(
-    int n, Stack* stack) {
+__attribute__((noinline, optimize("omit-frame-pointer,no-optimize-sibling-calls"))) int
+recurse_without_frame_pointer(int n, Stack* stack) {
   // rbp is an ordinary register here, and holds rubbish.
   register long rubbish __asm__("rbp") = 0x123456789 + n;
   __asm__ volatile("" : "+r"(rubbish));
@@ -153,7 +156,8 @@ TEST(UnwindDepth, SaysWhenAStackIsCut) {
   EXPECT_FALSE(cut.broken);
 }
 
-// ---- the same as libgcc -------------------------------------------------------------------------------------------
+// ---- the same as libgcc
+// -------------------------------------------------------------------------------------------
 
 struct Base {
   virtual ~Base() = default;
@@ -288,7 +292,8 @@ TEST_P(Unwind, AgreesWithLibgccInThreads) {
 void on_signal(int) { expect_same(); }
 
 NOINLINE void raise_with(int flags) {
-  struct sigaction action {}, old;
+  struct sigaction action {
+  }, old;
   action.sa_handler = on_signal;
   action.sa_flags = flags;
   sigaction(SIGUSR1, &action, &old);
@@ -313,8 +318,8 @@ TEST_P(Unwind, CrossesFromASignalStack) {
 }
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-// Steps through real code instruction by instruction, and compares at each: prologues, epilogues, PLT stubs, lazy
-// binding, leaf functions.
+// Steps through real code instruction by instruction, and compares at each: prologues, epilogues,
+// PLT stubs, lazy binding, leaf functions.
 std::atomic<int> steps{0}, differences{0}, broken_steps{0};
 std::atomic<bool> stepping{false};
 std::string first_difference;
@@ -356,7 +361,8 @@ NOINLINE void stepped_code() {
 
 TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
   stepped_code();
-  struct sigaction action {}, old;
+  struct sigaction action {
+  }, old;
   action.sa_sigaction = on_step;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGTRAP, &action, &old);
@@ -375,14 +381,16 @@ TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
 }
 #endif
 
-// ---- other stacks -------------------------------------------------------------------------------------------------
+// ---- other stacks
+// -------------------------------------------------------------------------------------------------
 
 // A stack between two inaccessible pages.
 class GuardedStack {
  public:
   static constexpr size_t kBytes = 64 * 1024, kGuardBytes = 64 * 1024;
   GuardedStack() {
-    map_ = static_cast<char*>(mmap(nullptr, kBytes + 2 * kGuardBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    map_ = static_cast<char*>(
+        mmap(nullptr, kBytes + 2 * kGuardBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(low(), kBytes, PROT_READ | PROT_WRITE);
   }
   ~GuardedStack() { munmap(map_, kBytes + 2 * kGuardBytes); }

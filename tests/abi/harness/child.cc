@@ -69,7 +69,8 @@ std::string threads_of(pid_t pid) {
                     " -batch -ex 'thread apply all bt 25' 2>/dev/null | grep -E '^(Thread|#)'";
   if (FILE* pipe = popen(gdb.c_str(), "r")) {
     char buffer[4096];
-    while (size_t n = fread(buffer, 1, sizeof(buffer), pipe)) text.write(buffer, static_cast<std::streamsize>(n));
+    while (size_t n = fread(buffer, 1, sizeof(buffer), pipe))
+      text.write(buffer, static_cast<std::streamsize>(n));
     pclose(pipe);
   }
   return text.str();
@@ -109,8 +110,12 @@ void drain(int* fd, std::string* text) {
 
 }  // namespace
 
-bool Outcome::exited(int code) const { return !timed_out && WIFEXITED(status) && WEXITSTATUS(status) == code; }
-bool Outcome::died_of(int signal) const { return !timed_out && WIFSIGNALED(status) && WTERMSIG(status) == signal; }
+bool Outcome::exited(int code) const {
+  return !timed_out && WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+bool Outcome::died_of(int signal) const {
+  return !timed_out && WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
 
 std::string Outcome::ending() const {
   if (timed_out) return "no end in its time";
@@ -119,7 +124,8 @@ std::string Outcome::ending() const {
 }
 
 std::string Outcome::all() const {
-  return ending() + "\n--- stdout\n" + out + "--- stderr\n" + err + (timed_out ? "--- threads\n" + stuck_at : "");
+  return ending() + "\n--- stdout\n" + out + "--- stderr\n" + err +
+         (timed_out ? "--- threads\n" + stuck_at : "");
 }
 
 Outcome run(const Command& command) {

@@ -1,7 +1,8 @@
-// A child process with stdout and stderr captured separately: how the tests run a program and inspect the outcome.
+// A child process with stdout and stderr captured separately: how the tests run a program and
+// inspect the outcome.
 //
-// Threads: none. A child that exceeds its time is killed with its process group; the position of each of its threads is
-// recorded.
+// Threads: none. A child that exceeds its time is killed with its process group; the position of
+// each of its threads is recorded.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ namespace conform {
 
 struct Command {
   std::vector<std::string> argv;
-  std::vector<std::string> environment;  // NAME=VALUE sets, NAME alone unsets; relative to this process's environment
+  // NAME=VALUE sets, NAME alone unsets; relative to this process's environment.
+  std::vector<std::string> environment;
   double seconds = 600;
 };
 

@@ -1,7 +1,8 @@
 // abi_run: runs one program of lives/ and judges its outcome.
 //   abi_run [--seconds N] [--env NAME=VALUE]... [--] PROGRAM [ARGUMENT]...
-// It passes when the program exits with 0, printed "ok" and nothing else on stdout, and nothing on stderr: the library
-// must stay silent in every environment. Exit status 77 (the program reports that it cannot run here) is passed on.
+// It passes when the program exits with 0, printed "ok" and nothing else on stdout, and nothing on
+// stderr: the library must stay silent in every environment. Exit status 77 (the program reports
+// that it cannot run here) is passed on.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   if (outcome.exited(0) && outcome.out == "ok\n" && outcome.err.empty()) return 0;
-  printf("expected exit 0, \"ok\" on stdout and silence on stderr; got %s\n", outcome.all().c_str());
+  printf("expected exit 0, \"ok\" on stdout and silence on stderr; got %s\n",
+         outcome.all().c_str());
   return 1;
 }

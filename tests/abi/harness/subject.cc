@@ -52,7 +52,8 @@ size_t resident_bytes() {
 
 int main(int argc, char** argv) {
   if (conform::is_seemalloc() && !conform::is_ours("malloc")) {
-    fprintf(stderr, "malloc comes from %s, not from %s\n", conform::file_of(conform::find("malloc")).c_str(), conform::expected());
+    fprintf(stderr, "malloc comes from %s, not from %s\n",
+            conform::file_of(conform::find("malloc")).c_str(), conform::expected());
     return 1;
   }
   testing::InitGoogleTest(&argc, argv);

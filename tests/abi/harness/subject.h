@@ -11,7 +11,8 @@
 
 namespace conform {
 
-// True when the run tests seemalloc: seemalloc's own messages and guarantees beyond glibc's are then checked, too.
+// True when the run tests seemalloc: seemalloc's own messages and guarantees beyond glibc's are
+// then checked, too.
 bool is_seemalloc();
 bool is_static();
 // The address of a function by name, as resolved for the whole program, or null.

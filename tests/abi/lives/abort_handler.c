@@ -1,4 +1,5 @@
-// The program's SIGABRT handler allocates after misuse was detected: it must get memory and not deadlock.
+// The program's SIGABRT handler allocates after misuse was detected: it must get memory and not
+// deadlock.
 #include <signal.h>
 
 #include "expect.h"

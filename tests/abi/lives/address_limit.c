@@ -1,6 +1,7 @@
-// Under RLIMIT_AS: allocation fails with ENOMEM and the program continues; freed memory can be reused, also for other
-// sizes.
-//   address_limit MAX_MIB MIN_SIZE            runs itself under limits up to MAX_MIB, set before the allocator starts and after
+// Under RLIMIT_AS: allocation fails with ENOMEM and the program continues; freed memory can be
+// reused, also for other sizes.
+//   address_limit MAX_MIB MIN_SIZE            runs itself under limits up to MAX_MIB, set before
+//   the allocator starts and after
 //   address_limit early|late MIB MIN_SIZE     one such run, with blocks of MIN_SIZE and more
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,14 +13,16 @@ struct Link {
   size_t size;
 };
 
-// Allocates blocks of one size until a request is refused. Returns the number of blocks; *list links them.
+// Allocates blocks of one size until a request is refused. Returns the number of blocks; *list
+// links them.
 static size_t fill(size_t size, struct Link** list) {
   size_t count = 0;
   errno = 0;
   for (;;) {
     struct Link* link = malloc(size);
     if (link == NULL) break;
-    // Writes all of a small block and both ends of a large one: touching everything would take most of the time.
+    // Writes all of a small block and both ends of a large one: touching everything would take most
+    // of the time.
     memset(link, 0x6d, size <= 4096 ? size : sizeof(*link));
     ((unsigned char*)link)[size - 1] = 0x6d;
     link->next = *list;
@@ -46,13 +49,15 @@ static void set_limit(size_t bytes) {
 }
 
 static int under_limit(size_t limit, size_t min_size) {
-  static const size_t sizes[] = {1 << 20, 65536, 4000, 200, 32, 4000, 65536, 1 << 20, 200000, 32, 3 << 20};
+  static const size_t sizes[] = {1 << 20, 65536,   4000,   200, 32,     4000,
+                                 65536,   1 << 20, 200000, 32,  3 << 20};
   struct Link* list = NULL;
   size_t first[16] = {0};  // bytes by size index in the first pass
   for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     if (sizes[i] < min_size) continue;
     size_t bytes = fill(sizes[i], &list) * sizes[i];
-    if (bytes == 0) dprintf(2, "limit %zu MiB: not one block of %zu bytes, step %u\n", limit >> 20, sizes[i], i);
+    if (bytes == 0)
+      dprintf(2, "limit %zu MiB: not one block of %zu bytes, step %u\n", limit >> 20, sizes[i], i);
     // With a full heap every other request fails, too, and realloc leaves the old block unchanged.
     void* block = list;
     EXPECT(block != NULL);
@@ -62,12 +67,15 @@ static int under_limit(size_t limit, size_t min_size) {
     free_all(&list);
     first[i] = bytes;
     // At least a third of the limit must be usable; small blocks have overhead.
-    if (bytes < limit / 3) dprintf(2, "limit %zu MiB: only %zu KiB of %zu-byte blocks\n", limit >> 20, bytes >> 10, sizes[i]);
+    if (bytes < limit / 3)
+      dprintf(2, "limit %zu MiB: only %zu KiB of %zu-byte blocks\n", limit >> 20, bytes >> 10,
+              sizes[i]);
     EXPECT(bytes >= limit / 3);
     for (unsigned j = 0; j < i; j++) {
       if (sizes[j] != sizes[i]) continue;
       if (bytes < first[j] / 10 * 8) {
-        dprintf(2, "limit %zu MiB, %zu-byte blocks: %zu KiB at first, %zu KiB later\n", limit >> 20, sizes[i], first[j] >> 10, bytes >> 10);
+        dprintf(2, "limit %zu MiB, %zu-byte blocks: %zu KiB at first, %zu KiB later\n", limit >> 20,
+                sizes[i], first[j] >> 10, bytes >> 10);
       }
       EXPECT(bytes >= first[j] / 10 * 8);
     }
@@ -103,7 +111,8 @@ int main(int argc, char** argv) {
     }
     int status = 0;
     EXPECT(waitpid(pid, &status, 0) == pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) dprintf(2, "%s %s: status %x\n", i % 2 == 0 ? "early" : "late", limit, (unsigned)status);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      dprintf(2, "%s %s: status %x\n", i % 2 == 0 ? "early" : "late", limit, (unsigned)status);
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
   return ok();

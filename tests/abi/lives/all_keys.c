@@ -1,5 +1,5 @@
-// A program may use all keys for thread-local values. Its threads start and end before and after that; the heaps of
-// ended threads must not accumulate.
+// A program may use all keys for thread-local values. Its threads start and end before and after
+// that; the heaps of ended threads must not accumulate.
 #include <limits.h>
 #include <pthread.h>
 
@@ -24,8 +24,10 @@ static long resident_kib(void) {
 }
 
 static void* in_thread(void* key) {
-  if (key != NULL) EXPECT(pthread_setspecific(*(pthread_key_t*)key, marked(malloc(kBytes), kBytes)) == 0);
-  for (size_t size = 16; size < 20000; size += size / 4) free_marked(marked(malloc(size), size), size);
+  if (key != NULL)
+    EXPECT(pthread_setspecific(*(pthread_key_t*)key, marked(malloc(kBytes), kBytes)) == 0);
+  for (size_t size = 16; size < 20000; size += size / 4)
+    free_marked(marked(malloc(size), size), size);
   return marked(malloc(kBytes), kBytes);
 }
 

@@ -1,7 +1,7 @@
-// A library of functions in front of the C library's. They allocate before and after they call the original, like
-// wrappers that look up the next function by dlsym, keep tables or write logs. Each name that the allocator calls is
-// here, and others that it might call, except functions that only read or write the memory of their arguments (memcpy,
-// sigfillset, getauxval).
+// A library of functions in front of the C library's. They allocate before and after they call the
+// original, like wrappers that look up the next function by dlsym, keep tables or write logs. Each
+// name that the allocator calls is here, and others that it might call, except functions that only
+// read or write the memory of their arguments (memcpy, sigfillset, getauxval).
 //
 // interposed.c, the program, asks how many times they ran.
 #include <dlfcn.h>
@@ -23,8 +23,8 @@
 static int calls;
 int interposed_calls(void) { return __atomic_load_n(&calls, __ATOMIC_RELAXED); }
 
-// Allocates small blocks, blocks larger than the thread's lists, large and huge blocks; each call also replaces a block
-// that was kept for a while, so that free lists run out.
+// Allocates small blocks, blocks larger than the thread's lists, large and huge blocks; each call
+// also replaces a block that was kept for a while, so that free lists run out.
 static void allocate(void) {
   static void* kept[64];
   static unsigned turn;
@@ -40,47 +40,58 @@ static void allocate(void) {
 // Looks the next function up by dlvsym: dlsym is one of the interposed functions.
 static void* next_of(const char* name) {
   static void* (*next_dlsym)(void*, const char*);
-  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
+  if (next_dlsym == NULL)
+    next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  if (next_dlsym == NULL)
+    next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (next_dlsym == NULL)
+    next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
   return next_dlsym(RTLD_NEXT, name);
 }
 
-#define INTERPOSE(type, name, parameters, arguments)         \
-  type name parameters {                                     \
-    static type(*next) parameters;                           \
+#define INTERPOSE(type, name, parameters, arguments)             \
+  type name parameters {                                         \
+    static type(*next) parameters;                               \
     if (next == NULL) next = (type(*) parameters)next_of(#name); \
-    allocate();                                              \
-    type result = next arguments;                            \
-    allocate();                                              \
-    return result;                                           \
+    allocate();                                                  \
+    type result = next arguments;                                \
+    allocate();                                                  \
+    return result;                                               \
   }
 
 #pragma GCC diagnostic ignored "-Wnonnull-compare"
 
 INTERPOSE(int, clock_gettime, (clockid_t id, struct timespec* out), (id, out))
 INTERPOSE(int, gettimeofday, (struct timeval* restrict out, void* restrict zone), (out, zone))
-INTERPOSE(time_t, time, (time_t* out), (out))
-INTERPOSE(int, dl_iterate_phdr, (int (*visit)(struct dl_phdr_info*, size_t, void*), void* data), (visit, data))
+INTERPOSE(time_t, time, (time_t * out), (out))
+INTERPOSE(int, dl_iterate_phdr, (int (*visit)(struct dl_phdr_info*, size_t, void*), void* data),
+          (visit, data))
 INTERPOSE(void*, dlopen, (const char* name, int flags), (name, flags))
 INTERPOSE(int, dlclose, (void* handle), (handle))
 INTERPOSE(int, dladdr, (const void* address, Dl_info* info), (address, info))
-INTERPOSE(int, sigaction, (int signal, const struct sigaction* action, struct sigaction* old), (signal, action, old))
+INTERPOSE(int, sigaction, (int signal, const struct sigaction* action, struct sigaction* old),
+          (signal, action, old))
 INTERPOSE(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* old), (how, set, old))
 INTERPOSE(int, sigprocmask, (int how, const sigset_t* set, sigset_t* old), (how, set, old))
-INTERPOSE(int, pthread_create, (pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument),
+INTERPOSE(int, pthread_create,
+          (pthread_t * thread, const pthread_attr_t* attributes, void* (*run)(void*),
+           void* argument),
           (thread, attributes, run, argument))
-INTERPOSE(int, pthread_attr_init, (pthread_attr_t* attributes), (attributes))
-INTERPOSE(int, pthread_attr_destroy, (pthread_attr_t* attributes), (attributes))
-INTERPOSE(int, pthread_attr_setstacksize, (pthread_attr_t* attributes, size_t bytes), (attributes, bytes))
-INTERPOSE(int, pthread_attr_setdetachstate, (pthread_attr_t* attributes, int state), (attributes, state))
-INTERPOSE(int, pthread_key_create, (pthread_key_t* key, void (*destroy)(void*)), (key, destroy))
-INTERPOSE(int, __pthread_key_create, (pthread_key_t* key, void (*destroy)(void*)), (key, destroy))
+INTERPOSE(int, pthread_attr_init, (pthread_attr_t * attributes), (attributes))
+INTERPOSE(int, pthread_attr_destroy, (pthread_attr_t * attributes), (attributes))
+INTERPOSE(int, pthread_attr_setstacksize, (pthread_attr_t * attributes, size_t bytes),
+          (attributes, bytes))
+INTERPOSE(int, pthread_attr_setdetachstate, (pthread_attr_t * attributes, int state),
+          (attributes, state))
+INTERPOSE(int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void*)), (key, destroy))
+INTERPOSE(int, __pthread_key_create, (pthread_key_t * key, void (*destroy)(void*)), (key, destroy))
 INTERPOSE(int, pthread_key_delete, (pthread_key_t key), (key))
 INTERPOSE(int, pthread_setspecific, (pthread_key_t key, const void* value), (key, value))
-INTERPOSE(int, __register_atfork, (void (*prepare)(void), void (*parent)(void), void (*child)(void), void* object),
+INTERPOSE(int, __register_atfork,
+          (void (*prepare)(void), void (*parent)(void), void (*child)(void), void* object),
           (prepare, parent, child, object))
-INTERPOSE(int, __cxa_thread_atexit_impl, (void (*destroy)(void*), void* object, void* library), (destroy, object, library))
+INTERPOSE(int, __cxa_thread_atexit_impl, (void (*destroy)(void*), void* object, void* library),
+          (destroy, object, library))
 INTERPOSE(pid_t, fork, (void), ())
 INTERPOSE(char*, getenv, (const char* name), (name))
 INTERPOSE(long, sysconf, (int name), (name))
@@ -88,20 +99,24 @@ INTERPOSE(void*, sbrk, (intptr_t by), (by))
 INTERPOSE(ssize_t, getrandom, (void* buffer, size_t bytes, unsigned flags), (buffer, bytes, flags))
 INTERPOSE(int, sched_yield, (void), ())
 INTERPOSE(int, sched_getaffinity, (pid_t pid, size_t bytes, cpu_set_t* cpus), (pid, bytes, cpus))
-INTERPOSE(void*, mmap, (void* address, size_t bytes, int protection, int flags, int file, off_t offset),
+INTERPOSE(void*, mmap,
+          (void* address, size_t bytes, int protection, int flags, int file, off_t offset),
           (address, bytes, protection, flags, file, offset))
 INTERPOSE(int, munmap, (void* address, size_t bytes), (address, bytes))
 INTERPOSE(int, madvise, (void* address, size_t bytes, int advice), (address, bytes, advice))
-INTERPOSE(int, mprotect, (void* address, size_t bytes, int protection), (address, bytes, protection))
+INTERPOSE(int, mprotect, (void* address, size_t bytes, int protection),
+          (address, bytes, protection))
 INTERPOSE(ssize_t, read, (int file, void* buffer, size_t bytes), (file, buffer, bytes))
 INTERPOSE(ssize_t, write, (int file, const void* buffer, size_t bytes), (file, buffer, bytes))
 INTERPOSE(int, close, (int file), (file))
-INTERPOSE(size_t, fwrite, (const void* restrict data, size_t size, size_t count, FILE* restrict file), (data, size, count, file))
+INTERPOSE(size_t, fwrite,
+          (const void* restrict data, size_t size, size_t count, FILE* restrict file),
+          (data, size, count, file))
 INTERPOSE(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
 INTERPOSE(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
 
-// Functions that the macro cannot generate. dlsym(RTLD_NEXT) depends on its caller: nothing follows the call, so that
-// it is compiled to a jump.
+// Functions that the macro cannot generate. dlsym(RTLD_NEXT) depends on its caller: nothing follows
+// the call, so that it is compiled to a jump.
 void* dlsym(void* restrict handle, const char* restrict name) {
   static void* (*next)(void*, const char*);
   if (next == NULL) next = (void* (*)(void*, const char*))next_of("dlsym");

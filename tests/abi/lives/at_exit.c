@@ -1,6 +1,6 @@
-// Allocation in atexit handlers and after them: destructor functions of the program and of a library, on_exit,
-// at_quick_exit, while another thread still allocates and frees. The child runs many times; the parent checks how it
-// ended.
+// Allocation in atexit handlers and after them: destructor functions of the program and of a
+// library, on_exit, at_quick_exit, while another thread still allocates and frees. The child runs
+// many times; the parent checks how it ended.
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -12,7 +12,8 @@ static void* before_main;
 static void* from_main;
 
 static void use(void) {
-  for (size_t size = 1; size < 300000; size = size * 2 + 1) free_marked(marked(malloc(size), size), size);
+  for (size_t size = 1; size < 300000; size = size * 2 + 1)
+    free_marked(marked(malloc(size), size), size);
 }
 static void in_atexit(void) {
   use();
@@ -29,7 +30,9 @@ __attribute__((destructor(101))) static void last_of_the_program(void) {
   free_marked(from_main, 800);
   free_marked(before_main, 50);
 }
-__attribute__((constructor(101))) static void first_of_the_program(void) { before_main = marked(malloc(50), 50); }
+__attribute__((constructor(101))) static void first_of_the_program(void) {
+  before_main = marked(malloc(50), 50);
+}
 
 static void* hammer(void* argument) {
   unsigned long state = (unsigned long)argument;

@@ -1,7 +1,7 @@
-// Threads that end by the bare system call: no destructor and no C library code runs, and the allocator is not
-// notified. Once they are joined, their stacks, which hold the thread-local memory, are unmapped by the program
-// (unmapped; while other threads walk the heaps: beside) or given to the next thread (reused). Other threads get the
-// memory of the ended ones (much).
+// Threads that end by the bare system call: no destructor and no C library code runs, and the
+// allocator is not notified. Once they are joined, their stacks, which hold the thread-local
+// memory, are unmapped by the program (unmapped; while other threads walk the heaps: beside) or
+// given to the next thread (reused). Other threads get the memory of the ended ones (much).
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -32,7 +32,8 @@ static void* live(void* argument) {
   if (t->waits) EXPECT(read(t->pipe[0], &byte, 1) == 1);
   // The free blocks are then on the thread's lists.
   for (int i = 0; i < kBlocks; i += 2) free_marked(t->blocks[i], t->sizes[i]);
-  for (int i = 0; i < kBlocks; i += 4) free_marked(marked(malloc(t->sizes[i]), t->sizes[i]), t->sizes[i]);
+  for (int i = 0; i < kBlocks; i += 4)
+    free_marked(marked(malloc(t->sizes[i]), t->sizes[i]), t->sizes[i]);
   if (t->bare) syscall(SYS_exit, 0);
   return NULL;
 }

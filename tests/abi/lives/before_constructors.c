@@ -1,5 +1,6 @@
-// Allocation before main and before constructors: .preinit_array of the program, constructors of the program and of a
-// library preloaded beside the allocator (early_library.c, in either order). main frees the blocks.
+// Allocation before main and before constructors: .preinit_array of the program, constructors of
+// the program and of a library preloaded beside the allocator (early_library.c, in either order).
+// main frees the blocks.
 #include "expect.h"
 
 static void* from_preinit[3];
@@ -18,7 +19,9 @@ __attribute__((constructor(101))) static void first(void) {
   expect_marked(from_preinit[0], 24);
   from_first = marked(malloc(500), 500);
 }
-__attribute__((constructor)) static void last(void) { from_last = marked(realloc(NULL, 70000), 70000); }
+__attribute__((constructor)) static void last(void) {
+  from_last = marked(realloc(NULL, 70000), 70000);
+}
 
 int main(void) {
   expect_subject();

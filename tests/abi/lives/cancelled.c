@@ -1,5 +1,6 @@
-// malloc and free are no cancellation points: a thread that has been cancelled continues to allocate, through every
-// path, until it reaches a real cancellation point. A thread cancelled inside the allocator would leave a lock held.
+// malloc and free are no cancellation points: a thread that has been cancelled continues to
+// allocate, through every path, until it reaches a real cancellation point. A thread cancelled
+// inside the allocator would leave a lock held.
 #include <malloc.h>
 #include <pthread.h>
 

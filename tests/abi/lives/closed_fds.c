@@ -1,7 +1,8 @@
-// Programs that manipulate descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as daemons do) and using
-// the numbers for their own files; passing open descriptors to a child. The allocator's socket and helper thread must
-// not interfere.
-//   closed_fds REPORT      starts itself in the three ways; the children write their complaints to the file REPORT
+// Programs that manipulate descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as
+// daemons do) and using the numbers for their own files; passing open descriptors to a child. The
+// allocator's socket and helper thread must not interfere.
+//   closed_fds REPORT      starts itself in the three ways; the children write their complaints to
+//   the file REPORT
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,8 +42,8 @@ static int standard_closed(const char* report) {
   return 0;
 }
 
-// Closes everything from 3 on and uses the numbers for its own files: the allocator must not write to them or close
-// them.
+// Closes everything from 3 on and uses the numbers for its own files: the allocator must not write
+// to them or close them.
 static int all_closed(const char* report) {
   work();
   close_range(3, ~0u, 0);
@@ -74,7 +75,8 @@ static int inherited(const char* report) {
     char link[64], target[256] = "";
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     if (fd > 2 && fd != dirfd(folder) && readlink(link, target, sizeof(target) - 1) > 0) {
-      // The child has its own allocator, which may have opened descriptors by now; those close on exec.
+      // The child has its own allocator, which may have opened descriptors by now; those close on
+      // exec.
       if (fcntl(fd, F_GETFD) & FD_CLOEXEC) continue;
       complain(report, target, fd);
     }

@@ -1,5 +1,5 @@
-// Tests that no thread of the allocator keeps a privilege that the program has given up, for each way to give it up.
-// Usage: credentials WAY.
+// Tests that no thread of the allocator keeps a privilege that the program has given up, for each
+// way to give it up. Usage: credentials WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -18,7 +18,8 @@ int capset(struct __user_cap_header_struct* header, const struct __user_cap_data
 
 // Gets the lines of a thread's status that show its privileges.
 static int credentials(const char* thread, char* out) {
-  static const char* const kLines[] = {"Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:"};
+  static const char* const kLines[] = {"Uid:",    "Gid:",    "Groups:", "CapInh:",     "CapPrm:",
+                                       "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:"};
   char path[300], text[8192];
   snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
   int fd = open(path, O_RDONLY);
@@ -92,7 +93,8 @@ static void do_capset(void) {
 }
 static void do_no_new_privileges(void) { EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0); }
 static void do_bounds(void) {
-  for (int capability = 0; capability <= 30; capability++) EXPECT(prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0);
+  for (int capability = 0; capability <= 30; capability++)
+    EXPECT(prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0);
 }
 static void do_many(void) {  // in quick succession, and back again
   for (int i = 0; i < 200; i++) {
@@ -103,8 +105,8 @@ static void do_many(void) {  // in quick succession, and back again
   do_setuid();
 }
 
-// Tests one way in a child process, which has a helper thread before and after it: immediately afterwards, or when the
-// program next allocates.
+// Tests one way in a child process, which has a helper thread before and after it: immediately
+// afterwards, or when the program next allocates.
 static void in_a_process(void (*give_up)(void), int is_back_at_once) {
   fflush(NULL);
   pid_t child = fork();
@@ -123,14 +125,16 @@ static void in_a_process(void (*give_up)(void), int is_back_at_once) {
 }
 
 static void calls(void) {
-  static void (*const kAll[])(void) = {do_setuid, do_setgid, do_seteuid, do_setegid, do_setreuid, do_setregid, do_setresuid, do_setresgid,
-                                       do_setgroups, do_initgroups, do_setfsuid, do_setfsgid, do_numbers, do_setuid_number, do_capset,
-                                       do_no_new_privileges, do_bounds};
+  static void (*const kAll[])(void) = {
+      do_setuid,    do_setgid,        do_seteuid,   do_setegid,           do_setreuid, do_setregid,
+      do_setresuid, do_setresgid,     do_setgroups, do_initgroups,        do_setfsuid, do_setfsgid,
+      do_numbers,   do_setuid_number, do_capset,    do_no_new_privileges, do_bounds};
   for (size_t i = 0; i < sizeof(kAll) / sizeof(kAll[0]); i++) in_a_process(kAll[i], 1);
   in_a_process(do_many, 0);
 }
 
-// System calls that reach none of our functions. The helper thread checks the credentials regularly.
+// System calls that reach none of our functions. The helper thread checks the credentials
+// regularly.
 static void wait_until_they_agree(void) {
   for (int i = 0; i < 3000 && threads_that_agree(0) == 0; i++) rest(10);
 }
@@ -159,8 +163,8 @@ static void filter(void) {
   EXPECT(threads_that_agree(1) == 1);
 }
 
-// Whether Landlock restricts a thread cannot be read. So this tests that the helper thread was replaced after the
-// restriction.
+// Whether Landlock restricts a thread cannot be read. So this tests that the helper thread was
+// replaced after the restriction.
 static long thread_ids(void) {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == NULL) cannot("no /proc");
@@ -229,7 +233,11 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*go)(void);
-  } kWays[] = {{"calls", calls}, {"bare_calls", bare_calls}, {"filter", filter}, {"landlock", landlock}, {"threads", threads}};
+  } kWays[] = {{"calls", calls},
+               {"bare_calls", bare_calls},
+               {"filter", filter},
+               {"landlock", landlock},
+               {"threads", threads}};
   expect_subject();
   if (geteuid() != 0) cannot("needs root");
   void* large = marked(malloc(8 * kMiB), 8 * kMiB);

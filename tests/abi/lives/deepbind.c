@@ -1,12 +1,16 @@
-// Plugins that resolve symbols in the C library before the program: their malloc and free are those of libc.so, or of
-// an object of their own. Blocks cross in both directions.
-//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each function of the family on each other's blocks
-//   deepbind first PLUGIN                threads make the first calls of the C library's own allocator, all at the same time
+// Plugins that resolve symbols in the C library before the program: their malloc and free are those
+// of libc.so, or of an object of their own. Blocks cross in both directions.
+//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each function of the family on
+//   each other's blocks deepbind first PLUGIN                threads make the first calls of the C
+//   library's own allocator, all at the same time
 //   deepbind private PLUGIN              the plugin brings its own allocator, which must serve it
-//   deepbind runpath OPENER PLUGIN       opened by a library that finds it only through its own RUNPATH
-//   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a library that needs it
-//   deepbind namespace PLUGIN            in a namespace of its own (dlmopen): no block crosses, nothing breaks
-//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes with its own C library
+//   deepbind runpath OPENER PLUGIN       opened by a library that finds it only through its own
+//   RUNPATH
+//   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a
+//   library that needs it deepbind namespace PLUGIN            in a namespace of its own (dlmopen):
+//   no block crosses, nothing breaks
+//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes
+//   with its own C library
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -23,7 +27,8 @@ static struct Family family_in(void* library, const struct Family* (*take)(void)
   if (take != NULL) return *take();
   struct Family found;
 #define FIND(name) found.name = (__typeof__(found.name))dlsym(library, #name)
-  FIND(malloc), FIND(free), FIND(calloc), FIND(realloc), FIND(reallocarray), FIND(memalign), FIND(posix_memalign), FIND(aligned_alloc);
+  FIND(malloc), FIND(free), FIND(calloc), FIND(realloc), FIND(reallocarray), FIND(memalign),
+      FIND(posix_memalign), FIND(aligned_alloc);
   FIND(valloc), FIND(malloc_usable_size), FIND(strdup), FIND(asprintf);
 #undef FIND
   return found;
@@ -51,7 +56,8 @@ static void cross(const struct Family* from, const struct Family* to, unsigned l
   unsigned char mark = block[0];
   EXPECT(to->malloc_usable_size(block) >= size);
   if (random_below(state, 3) == 0) {
-    block = random_below(state, 2) == 0 ? to->realloc(block, size + 5000) : to->reallocarray(block, 1, size + 5000);
+    block = random_below(state, 2) == 0 ? to->realloc(block, size + 5000)
+                                        : to->reallocarray(block, 1, size + 5000);
     EXPECT(block != NULL && block[0] == mark && block[size - 1] == mark);
     EXPECT(from->malloc_usable_size(block) >= size + 5000);
     if (random_below(state, 2) == 0) to = from;
@@ -69,8 +75,10 @@ static void cross_strings(const struct Family* from, const struct Family* to) {
   from->free(text);
 }
 
-static const struct Family own = {malloc,        free,          calloc, realloc,            reallocarray, memalign,
-                                  posix_memalign, aligned_alloc, valloc, malloc_usable_size, strdup,       asprintf};
+static const struct Family own = {
+    malloc,   free,           calloc,        realloc, reallocarray,
+    memalign, posix_memalign, aligned_alloc, valloc,  malloc_usable_size,
+    strdup,   asprintf};
 static struct Family theirs;
 
 static void* cross_often(void* seed) {
@@ -91,7 +99,8 @@ static void meet_the_linker(void* library, int with_storage) {
 
 static void cross_in_threads(void) {
   pthread_t threads[3];
-  for (size_t i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, cross_often, (void*)(i + 1)) == 0);
+  for (size_t i = 0; i < 3; i++)
+    EXPECT(pthread_create(&threads[i], NULL, cross_often, (void*)(i + 1)) == 0);
   cross_often((void*)9);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
@@ -123,14 +132,15 @@ static void first_calls_in_threads(void) {
 
 static const struct Family* (*taker(void* library))(void) {
   EXPECT(library != NULL);
-  const struct Family* (*take)(void) = (const struct Family* (*)(void))dlsym(library, "plugin_family");
+  const struct Family* (*take)(void) =
+      (const struct Family* (*)(void))dlsym(library, "plugin_family");
   EXPECT(take != NULL);
   return take;
 }
 
 static void private_allocator(void* library) {
   theirs = *taker(library)();
-  size_t (*count)(void) = (size_t (*)(void))dlsym(library, "private_count");
+  size_t (*count)(void) = (size_t(*)(void))dlsym(library, "private_count");
   EXPECT(count != NULL);
   size_t before = count();
   for (int i = 1; i < 100; i++) {
@@ -189,9 +199,9 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "namespace") == 0) {
     void* library = dlmopen(LM_ID_NEWLM, argv[2], RTLD_NOW);
     keep_apart(library);
-    // Not in a static program: glibc's plugins cannot start threads there. Without thread-local storage: the dynamic
-    // linker allocates it with the program's malloc, and the namespace's C library frees it with its own free
-    // (docs/decisions/0069).
+    // Not in a static program: glibc's plugins cannot start threads there. Without thread-local
+    // storage: the dynamic linker allocates it with the program's malloc, and the namespace's C
+    // library frees it with its own free (docs/decisions/0069).
     meet_the_linker(library, 0);
   } else if (strcmp(argv[1], "apart") == 0) {
     keep_apart(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));

@@ -1,6 +1,6 @@
-// A plugin of deepbind.c. It calls the family from its own functions, so that each call goes where the plugin's symbols
-// are bound, now or at the first call; and through a library that it needs (deepbind_needed.c). Its constructor
-// allocates and frees blocks before dlopen returns.
+// A plugin of deepbind.c. It calls the family from its own functions, so that each call goes where
+// the plugin's symbols are bound, now or at the first call; and through a library that it needs
+// (deepbind_needed.c). Its constructor allocates and frees blocks before dlopen returns.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -17,11 +17,19 @@ void needed_free(void*);
 static void* plugin_malloc(size_t size) { return malloc(size); }
 static void plugin_free(void* block) { free(block); }
 static void* plugin_calloc(size_t count, size_t size) { return calloc(count, size); }
-static void* plugin_realloc(void* block, size_t size) { return size % 2 == 0 ? realloc(block, size) : needed_realloc(block, size); }
-static void* plugin_reallocarray(void* block, size_t count, size_t size) { return reallocarray(block, count, size); }
+static void* plugin_realloc(void* block, size_t size) {
+  return size % 2 == 0 ? realloc(block, size) : needed_realloc(block, size);
+}
+static void* plugin_reallocarray(void* block, size_t count, size_t size) {
+  return reallocarray(block, count, size);
+}
 static void* plugin_memalign(size_t alignment, size_t size) { return memalign(alignment, size); }
-static int plugin_posix_memalign(void** out, size_t alignment, size_t size) { return posix_memalign(out, alignment, size); }
-static void* plugin_aligned_alloc(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
+static int plugin_posix_memalign(void** out, size_t alignment, size_t size) {
+  return posix_memalign(out, alignment, size);
+}
+static void* plugin_aligned_alloc(size_t alignment, size_t size) {
+  return aligned_alloc(alignment, size);
+}
 static void* plugin_valloc(size_t size) { return valloc(size); }
 static size_t plugin_usable_size(void* block) { return malloc_usable_size(block); }
 static char* plugin_strdup(const char* text) { return strdup(text); }
@@ -34,14 +42,15 @@ static int plugin_asprintf(char** out, const char* format, ...) {
 }
 
 const struct Family* plugin_family(void) {
-  static const struct Family family = {plugin_malloc,         plugin_free,          plugin_calloc, plugin_realloc,
-                                       plugin_reallocarray,   plugin_memalign,      plugin_posix_memalign,
-                                       plugin_aligned_alloc,  plugin_valloc,        plugin_usable_size,
-                                       plugin_strdup,         plugin_asprintf};
+  static const struct Family family = {
+      plugin_malloc,       plugin_free,        plugin_calloc,         plugin_realloc,
+      plugin_reallocarray, plugin_memalign,    plugin_posix_memalign, plugin_aligned_alloc,
+      plugin_valloc,       plugin_usable_size, plugin_strdup,         plugin_asprintf};
   return &family;
 }
 
-// A key of the plugin's C library must not show a value that a thread has under a key of the program's C library.
+// A key of the plugin's C library must not show a value that a thread has under a key of the
+// program's C library.
 static int ended;
 static void end(void* unused) {
   (void)unused;
@@ -59,15 +68,16 @@ static int first_values_are_null(void) {
 }
 int plugin_keys_are_new(void) { return first_values_are_null() && ended == 0; }
 
-// Memory that the dynamic linker allocates and the plugin's C library frees, or the reverse: error texts, a thread's
-// storage.
+// Memory that the dynamic linker allocates and the plugin's C library frees, or the reverse: error
+// texts, a thread's storage.
 static int uses_storage;
 static __thread volatile char storage[2000];
 static void* fail_often(void* unused) {
   if (!first_values_are_null()) return NULL;
   if (uses_storage) storage[1]++;
   for (int i = 0; i < 20; i++) {
-    if (dlopen("no_such_library.so", RTLD_NOW) != NULL || (i % 2 == 0 && dlerror() == NULL)) return NULL;
+    if (dlopen("no_such_library.so", RTLD_NOW) != NULL || (i % 2 == 0 && dlerror() == NULL))
+      return NULL;
     if (dlsym(RTLD_DEFAULT, "no_such_function") != NULL) return NULL;
   }
   return unused;

@@ -1,4 +1,5 @@
-// A plugin of deepbind.c with its own allocator, which marks its blocks. No other object uses that allocator.
+// A plugin of deepbind.c with its own allocator, which marks its blocks. No other object uses that
+// allocator.
 #include <string.h>
 
 #include "deepbind.h"

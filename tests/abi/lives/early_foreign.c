@@ -1,5 +1,5 @@
-// A constructor that ran before the allocator's own took a block from the C library's malloc (early_foreign_library.c);
-// main frees it.
+// A constructor that ran before the allocator's own took a block from the C library's malloc
+// (early_foreign_library.c); main frees it.
 #include <malloc.h>
 
 #include "expect.h"

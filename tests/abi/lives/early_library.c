@@ -1,5 +1,5 @@
-// A library preloaded beside seemalloc with a constructor that allocates, possibly before seemalloc's own constructor
-// has run.
+// A library preloaded beside seemalloc with a constructor that allocates, possibly before
+// seemalloc's own constructor has run.
 #include "expect.h"
 
 void* early_small;

@@ -1,8 +1,8 @@
 // Common beginning and end of the programs of lives/. C and C++.
 //
-// A program checks as it runs (EXPECT, which ends it on failure), calls ok() at its end and prints nothing else;
-// cannot() reports that this machine does not allow the test. Built with _GNU_SOURCE. expect_subject() fails when
-// malloc is not that of the allocator under test.
+// A program checks as it runs (EXPECT, which ends it on failure), calls ok() at its end and prints
+// nothing else; cannot() reports that this machine does not allow the test. Built with _GNU_SOURCE.
+// expect_subject() fails when malloc is not that of the allocator under test.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,12 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPECT(condition)                                                                                        \
-  do {                                                                                                           \
-    if (!(condition)) {                                                                                          \
-      dprintf(2, "%s:%d: expected %s (errno %d, pid %d)\n", __FILE__, __LINE__, #condition, errno, (int)getpid()); \
-      _exit(1);                                                                                                  \
-    }                                                                                                            \
+#define EXPECT(condition)                                                                          \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      dprintf(2, "%s:%d: expected %s (errno %d, pid %d)\n", __FILE__, __LINE__, #condition, errno, \
+              (int)getpid());                                                                      \
+      _exit(1);                                                                                    \
+    }                                                                                              \
   } while (0)
 
 static inline int ok(void) {

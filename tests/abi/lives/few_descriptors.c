@@ -1,5 +1,5 @@
-// A program that lists its open descriptors finds few that belong to the allocator, none with a low number, and none
-// that its children inherit.
+// A program that lists its open descriptors finds few that belong to the allocator, none with a low
+// number, and none that its children inherit.
 #include <fcntl.h>
 #include <stdbool.h>
 

@@ -1,4 +1,5 @@
-// Seccomp filters for the programs of lives/: a list of allowed system calls, and the action for all others.
+// Seccomp filters for the programs of lives/: a list of allowed system calls, and the action for
+// all others.
 #pragma once
 
 #include <linux/filter.h>
@@ -17,12 +18,14 @@ struct Filter {
 };
 
 // `listed` is the action for calls of the list, `others` for all other calls.
-static inline void make_filter(struct Filter* filter, const int* calls, size_t count, unsigned listed, unsigned others) {
+static inline void make_filter(struct Filter* filter, const int* calls, size_t count,
+                               unsigned listed, unsigned others) {
   EXPECT(count <= kMostCalls);
   struct sock_filter* at = filter->code;
   *at++ = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
   for (size_t i = 0; i < count; i++) {
-    *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], (unsigned char)(count - i), 0);
+    *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i],
+                                         (unsigned char)(count - i), 0);
   }
   *at++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others);
   *at++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, listed);
@@ -36,7 +39,10 @@ static inline long bare_call(long number, long a, long b, long c) {
 #if defined(__x86_64__)
   register long r10 __asm__("r10") = 0;
   register long r8 __asm__("r8") = 0;
-  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8) : "rcx", "r11", "memory");
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                   : "rcx", "r11", "memory");
 #elif defined(__aarch64__)
   register long x8 __asm__("x8") = number;
   register long x0 __asm__("x0") = a;
@@ -64,13 +70,19 @@ static inline void install(struct Filter* filter, enum Door door) {
   switch (door) {
     case kByPrctl: result = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program); break;
     case kBySeccomp: result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program); break;
-    case kBySeccompForAll: result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program); break;
+    case kBySeccompForAll:
+      result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program);
+      break;
     case kBySeccompWithListener:
-      result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, program);
+      result =
+          syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, program);
       if (result >= 0) result = 0;
       break;
     case kBare: result = bare_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)program); break;
-    case kBareForAll: result = bare_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, (long)program); break;
+    case kBareForAll:
+      result =
+          bare_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, (long)program);
+      break;
   }
   if (result != 0) cannot("seccomp filters are not allowed");
 }

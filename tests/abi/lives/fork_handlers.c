@@ -1,5 +1,6 @@
-// fork between handlers that allocate, registered before the allocator's, with threads that allocate all the time; and
-// fork from a signal handler that has interrupted malloc or free (crash handlers that start a debugger do this).
+// fork between handlers that allocate, registered before the allocator's, with threads that
+// allocate all the time; and fork from a signal handler that has interrupted malloc or free (crash
+// handlers that start a debugger do this).
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -26,8 +27,8 @@ static void on_alarm(int signal) {
   (void)signal;
   // fork handlers that allocate must not run in a signal handler: this fork has none.
   fork_once();
-  // If a fork takes longer than the time to the next signal, the interrupted code never makes progress unless the timer
-  // stops.
+  // If a fork takes longer than the time to the next signal, the interrupted code never makes
+  // progress unless the timer stops.
   struct itimerval never = {{0, 0}, {0, 0}};
   if (forks >= kForksFromSignals) setitimer(ITIMER_REAL, &never, NULL);
 }

@@ -1,6 +1,8 @@
-// fork in a signal handler while the main thread forks, and fork in a fork handler: at any point of the outer fork.
-//   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for the allocator's helper thread
-//   fork_in_fork fault                a SIGSEGV handler that forks, raised in fork handlers while the allocator's handlers hold all
+// fork in a signal handler while the main thread forks, and fork in a fork handler: at any point of
+// the outer fork.
+//   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for
+//   the allocator's helper thread fork_in_fork fault                a SIGSEGV handler that forks,
+//   raised in fork handlers while the allocator's handlers hold all
 //                                     locks; its child continues with the outer fork
 #include <pthread.h>
 #include <signal.h>
@@ -130,7 +132,8 @@ static void fault_once(void) {
 
 static void use_memory(void) {
   static void* blocks[200];
-  for (int i = 0; i < 200; i++) blocks[i] = marked(malloc((size_t)(16 + i * 200)), (size_t)(16 + i * 200));
+  for (int i = 0; i < 200; i++)
+    blocks[i] = marked(malloc((size_t)(16 + i * 200)), (size_t)(16 + i * 200));
   for (int i = 0; i < 200; i++) free_marked(blocks[i], (size_t)(16 + i * 200));
 }
 
@@ -141,7 +144,8 @@ static void* use_in_thread(void* unused) {
 
 static void by_faults(void) {
   enum { kPrepare, kParent, kChild };
-  void (**places[])(void) = {&fork_faults_in_prepare, &fork_faults_in_parent, &fork_faults_in_child};
+  void (**places[])(void) = {&fork_faults_in_prepare, &fork_faults_in_parent,
+                             &fork_faults_in_child};
   handle(SIGSEGV, on_fault);
   for (int turn = 0; turn < 30; turn++) {
     int place = turn % 3;
@@ -150,15 +154,20 @@ static void by_faults(void) {
     *places[place] = fault_once;
     pid_t outer = fork();
     *places[place] = NULL;
-    EXPECT(outer >= 0 && forked_inside == (place == kPrepare || (place == kParent) == (outer != 0)));
-    // Four processes if it forked before the outer fork's clone, three if after it. All but the first end here.
+    EXPECT(outer >= 0 &&
+           forked_inside == (place == kPrepare || (place == kParent) == (outer != 0)));
+    // Four processes if it forked before the outer fork's clone, three if after it. All but the
+    // first end here.
     int is_first = outer != 0 && inner != 0;
     use_memory();
     expect_open_mask();
     pthread_t thread;
-    if (!is_first) EXPECT(pthread_create(&thread, NULL, use_in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    if (!is_first)
+      EXPECT(pthread_create(&thread, NULL, use_in_thread, NULL) == 0 &&
+             pthread_join(thread, NULL) == 0);
     if (inner > 0 && forked_by == getpid()) wait_for(inner);
-    if (outer > 0 && !(place == kParent && inner == 0)) wait_for(outer);  // otherwise it is a sibling of this process
+    // Otherwise it is a sibling of this process.
+    if (outer > 0 && !(place == kParent && inner == 0)) wait_for(outer);
     if (!is_first) _exit(0);
   }
 }

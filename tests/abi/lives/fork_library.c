@@ -1,6 +1,6 @@
-// A library that the program is linked with: its constructor runs before a preloaded allocator's. It calls free(NULL)
-// as the first call of the process, and registers fork handlers that allocate, which therefore run around the
-// allocator's own.
+// A library that the program is linked with: its constructor runs before a preloaded allocator's.
+// It calls free(NULL) as the first call of the process, and registers fork handlers that allocate,
+// which therefore run around the allocator's own.
 #include <pthread.h>
 
 #include "expect.h"

@@ -1,5 +1,6 @@
 // Fork handlers are registered while another thread forks.
-//   fork_registers grows     the C library's list of handlers grows; in many processes, since it grows only a few times in each
+//   fork_registers grows     the C library's list of handlers grows; in many processes, since it
+//   grows only a few times in each
 //   fork_registers waits     a handler waits for a thread that registers another
 #include <gnu/libc-version.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ static void fork_beside_registrations(void) {
   for (int i = 0; i < kForks; i++) {
     pid_t child = fork();
     if (child == 0) {
-      if (i % 8 == 0) EXPECT(pthread_atfork(handler, handler, handler) == 0);  // no other thread registers there
+      // No other thread registers there.
+      if (i % 8 == 0) EXPECT(pthread_atfork(handler, handler, handler) == 0);
       _exit(0);
     }
     EXPECT(wait_for(child) == 0);
@@ -69,7 +71,8 @@ static void wait_for_registration(void) {
 static void fork_with_waiting_handler(void) {
   int major = 0, minor = 0;
   EXPECT(sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2);
-  if (major == 2 && minor < 36) cannot("this C library holds the lock of its list while handlers run");
+  if (major == 2 && minor < 36)
+    cannot("this C library holds the lock of its list while handlers run");
   alarm(300);
   EXPECT(pthread_atfork(wait_for_registration, handler, handler) == 0);
   for (int i = 0; i < 2; i++) {

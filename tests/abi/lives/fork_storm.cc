@@ -1,6 +1,6 @@
-// fork of a program with 8 threads that allocate and free all the time. The child is usable at once: it frees blocks of
-// all threads, allocates, starts threads, forks again, execs. A lock held by a thread that does not exist in the child
-// would hang it.
+// fork of a program with 8 threads that allocate and free all the time. The child is usable at
+// once: it frees blocks of all threads, allocates, starts threads, forks again, execs. A lock held
+// by a thread that does not exist in the child would hang it.
 //   fork_storm           the storm
 //   fork_storm exec      the program that the grandchild executes
 #include <pthread.h>
@@ -15,8 +15,8 @@ namespace {
 constexpr int kThreads = 8, kSlots = 64, kForks = 60;
 std::atomic<bool> stop{false};
 
-// Each slot holds a block with its size in the first word; blocks are exchanged between threads, so frees are mostly
-// remote.
+// Each slot holds a block with its size in the first word; blocks are exchanged between threads, so
+// frees are mostly remote.
 std::atomic<size_t*> slots[kThreads * kSlots];
 
 size_t* sized_block(size_t size) {
@@ -39,14 +39,16 @@ void free_sized_block(size_t* block) {
 void* hammer(void* argument) {
   auto state = reinterpret_cast<unsigned long>(argument);
   while (!stop.load(std::memory_order_relaxed)) {
-    size_t* old = slots[random_below(&state, kThreads * kSlots)].exchange(sized_block(random_size(&state)));
+    size_t* old =
+        slots[random_below(&state, kThreads * kSlots)].exchange(sized_block(random_size(&state)));
     free_sized_block(old);
   }
   return nullptr;
 }
 
 void* short_thread(void*) {
-  for (size_t size = 1; size < 200000; size = size * 3 + 1) free_marked(marked(malloc(size), size), size);
+  for (size_t size = 1; size < 200000; size = size * 3 + 1)
+    free_marked(marked(malloc(size), size), size);
   return nullptr;
 }
 
@@ -64,7 +66,8 @@ void wait_for(pid_t pid) {
   for (auto& slot : slots) free_sized_block(slot.exchange(nullptr));
   if (turn % 2 == 0) {
     pthread_t threads[3];
-    for (pthread_t& thread : threads) EXPECT(pthread_create(&thread, nullptr, short_thread, nullptr) == 0);
+    for (pthread_t& thread : threads)
+      EXPECT(pthread_create(&thread, nullptr, short_thread, nullptr) == 0);
     for (pthread_t thread : threads) pthread_join(thread, nullptr);
   }
   if (turn % 3 == 0) {

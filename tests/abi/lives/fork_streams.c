@@ -1,6 +1,7 @@
-// fork concurrent with the C library's streams: threads that open, read and close files, one that flushes all of them,
-// and two that fork. fork waits for the list of streams, the list's holder for a stream, and the stream's holder for
-// malloc. The child uses streams, also in a new thread: every lock has to be free there.
+// fork concurrent with the C library's streams: threads that open, read and close files, one that
+// flushes all of them, and two that fork. fork waits for the list of streams, the list's holder for
+// a stream, and the stream's holder for malloc. The child uses streams, also in a new thread: every
+// lock has to be free there.
 //   fork_streams [alone]   fork while there is one thread, and then threads in the child only
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
-// Free memory is returned to the OS even where the program makes no further calls that would do it: a program with one
-// huge block that goes to sleep, a child of fork that only frees, and programs in sandboxes that allow no threads.
-// Also: a program that has been in a sandbox since it was loaded survives. Usage: gives_back WAY.
+// Free memory is returned to the OS even where the program makes no further calls that would do it:
+// a program with one huge block that goes to sleep, a child of fork that only frees, and programs
+// in sandboxes that allow no threads. Also: a program that has been in a sandbox since it was
+// loaded survives. Usage: gives_back WAY.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -116,15 +117,17 @@ static void child_huge(void) {
 
 static void set_filter(struct sock_filter* filter, size_t length) {
   struct sock_fprog program = {(unsigned short)length, filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
     cannot("seccomp filters are not allowed");
   }
 }
 
 static void forbid_threads(unsigned answer) {
-  struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 IF_IT_IS(clone, 2), IF_IT_IS(clone3, 1),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW), BPF_STMT(BPF_RET | BPF_K, answer)};
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)), IF_IT_IS(clone, 2),
+      IF_IT_IS(clone3, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, answer)};
   set_filter(filter, sizeof(filter) / sizeof(filter[0]));
 }
 
@@ -159,12 +162,18 @@ static void never_had(void) {
   run_again("alone");
 }
 
-// The filter is installed by the parent, as service managers do; it allows only the calls that a small program makes
-// itself. With and without sampling.
+// The filter is installed by the parent, as service managers do; it allows only the calls that a
+// small program makes itself. With and without sampling.
 static void loaded(void) {
-  struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 IF_IT_IS(prctl, 5), IF_IT_IS(membarrier, 4), IF_IT_IS(clone, 3), IF_IT_IS(clone3, 2), IF_IT_IS(seccomp, 1),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      IF_IT_IS(prctl, 5),
+      IF_IT_IS(membarrier, 4),
+      IF_IT_IS(clone, 3),
+      IF_IT_IS(clone3, 2),
+      IF_IT_IS(seccomp, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
   set_filter(filter, sizeof(filter) / sizeof(filter[0]));
   run_again("little");
 }
@@ -174,9 +183,17 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*go)(void);
-  } kWays[] = {{"huge", huge}, {"grown", grown}, {"child", child},
-                {"child_large", child_large}, {"child_huge", child_huge}, {"refused", refused}, {"killed", killed},
-                {"never_had", never_had}, {"alone", alone}, {"loaded", loaded}, {"little", little}};
+  } kWays[] = {{"huge", huge},
+               {"grown", grown},
+               {"child", child},
+               {"child_large", child_large},
+               {"child_huge", child_huge},
+               {"refused", refused},
+               {"killed", killed},
+               {"never_had", never_had},
+               {"alone", alone},
+               {"loaded", loaded},
+               {"little", little}};
   expect_subject();
   for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
     if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;

@@ -22,7 +22,8 @@ static void* hammer(void* seed) {
 static inline void start_hammers(int count) {
   EXPECT(count <= kMaxHammers);
   for (hammers = 0; hammers < count; hammers++) {
-    EXPECT(pthread_create(&hammer_threads[hammers], NULL, hammer, (void*)(size_t)(hammers + 1)) == 0);
+    EXPECT(pthread_create(&hammer_threads[hammers], NULL, hammer, (void*)(size_t)(hammers + 1)) ==
+           0);
   }
 }
 

@@ -1,5 +1,5 @@
-// The allocator's helper thread takes no signal of the program: it blocks all signals, and a thread of the program
-// handles those sent to the process. Usage: helper_thread.
+// The allocator's helper thread takes no signal of the program: it blocks all signals, and a thread
+// of the program handles those sent to the process. Usage: helper_thread.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +42,8 @@ static void expect_all_blocked(int thread) {
   EXPECT(at != NULL && (at = strstr(at, "SigBlk:")) != NULL);
   unsigned long blocked = strtoul(at + strlen("SigBlk:"), NULL, 16);
   for (int s = 1; s <= SIGRTMAX; s++) {
-    int possible = s != SIGKILL && s != SIGSTOP && (s < 32 || s >= SIGRTMIN);  // the C library's own signals are exempt
+    // The C library's own signals are exempt.
+    int possible = s != SIGKILL && s != SIGSTOP && (s < 32 || s >= SIGRTMIN);
     if (possible) EXPECT((blocked >> (s - 1) & 1) != 0);
   }
 }
@@ -65,7 +66,8 @@ int main(void) {
   }
   EXPECT(helper != 0);
   expect_all_blocked(helper);
-  // This thread blocks the signal: if the helper thread did not block it, the helper would have to take it.
+  // This thread blocks the signal: if the helper thread did not block it, the helper would have to
+  // take it.
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, SIGUSR2);

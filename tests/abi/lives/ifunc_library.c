@@ -1,10 +1,12 @@
-// A library with a function chosen by an ifunc resolver that allocates: malloc runs while the dynamic linker relocates.
+// A library with a function chosen by an ifunc resolver that allocates: malloc runs while the
+// dynamic linker relocates.
 #include <stdlib.h>
 #include <string.h>
 
 void* ifunc_block;
 
-// C++'s new[] and delete[], defined by the allocator or by a C++ runtime: this program has none of its own.
+// C++'s new[] and delete[], defined by the allocator or by a C++ runtime: this program has none of
+// its own.
 extern void* _Znam(size_t bytes) __attribute__((weak));
 extern void _ZdaPvm(void* block, size_t bytes) __attribute__((weak));
 

@@ -1,4 +1,5 @@
-// Calls malloc in ifunc resolvers: of the program, of a library it links, of a library it opens. Linked with -z now.
+// Calls malloc in ifunc resolvers: of the program, of a library it links, of a library it opens.
+// Linked with -z now.
 #include "expect.h"
 
 extern int ifunc_answer(void);

@@ -1,6 +1,8 @@
-// A program that makes an allocator call the C library: threads, fork, dlopen and dlclose, growth, exit. A library in
-// front of the C library's functions, or between the allocator and them, allocates in each (allocating_interposers.c).
-//   interposed LIBRARY [outlive]   the library that it opens and closes; with "outlive" the main thread ends before the others
+// A program that makes an allocator call the C library: threads, fork, dlopen and dlclose, growth,
+// exit. A library in front of the C library's functions, or between the allocator and them,
+// allocates in each (allocating_interposers.c).
+//   interposed LIBRARY [outlive]   the library that it opens and closes; with "outlive" the main
+//   thread ends before the others
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -37,14 +39,16 @@ static void fork_and_use(void) {
     _exit(0);  // glibc: exit may wait for a lock that a thread of the parent held in dlclose
   }
   int status = 0;
-  EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0);
 }
 
 static void at_exit(void) { use(5); }
 
 static void use_in_threads(void) {
   pthread_t threads[4];
-  for (unsigned long i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, run, (void*)(i + 10)) == 0);
+  for (unsigned long i = 0; i < 4; i++)
+    EXPECT(pthread_create(&threads[i], NULL, run, (void*)(i + 10)) == 0);
   fork_and_use();
   for (int i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
 }

@@ -1,5 +1,6 @@
-// bad_alloc thrown from a C++ library that a C program opened locally, as an interpreter opens its extensions: the C++
-// runtime is not loaded when the allocator starts and is not in the global scope afterwards.
+// bad_alloc thrown from a C++ library that a C program opened locally, as an interpreter opens its
+// extensions: the C++ runtime is not loaded when the allocator starts and is not in the global
+// scope afterwards.
 //   late_bad_alloc LIBRARY
 #include "expect.h"
 

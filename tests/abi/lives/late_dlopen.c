@@ -1,5 +1,6 @@
-// A C program (no C++ runtime) opens a C++ library late, many times, from threads; blocks cross in both directions and
-// outlive dlclose. operator new must be able to throw although libstdc++ was loaded after the allocator, and locally.
+// A C program (no C++ runtime) opens a C++ library late, many times, from threads; blocks cross in
+// both directions and outlive dlclose. operator new must be able to throw although libstdc++ was
+// loaded after the allocator, and locally.
 //   late_dlopen LIBRARY
 #include <pthread.h>
 
@@ -23,7 +24,7 @@ static void* user(void* argument) {
     void* (*change)(void*, size_t) = (void* (*)(void*, size_t))function(library, "late_realloc");
     void* (*make)(size_t) = (void* (*)(size_t))function(library, "late_new");
     void (*destroy)(void*) = (void (*)(void*))function(library, "late_delete");
-    size_t (*thread_state)(void) = (size_t (*)(void))function(library, "late_thread_state");
+    size_t (*thread_state)(void) = (size_t(*)(void))function(library, "late_thread_state");
     EXPECT(thread_state() == 10);
     void* theirs[50];
     size_t sizes[50];
@@ -49,7 +50,8 @@ int main(int argc, char** argv) {
   expect_subject();
   free(malloc(10));
   pthread_t threads[4];
-  for (size_t i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, user, (void*)(i + 1)) == 0);
+  for (size_t i = 0; i < 4; i++)
+    EXPECT(pthread_create(&threads[i], NULL, user, (void*)(i + 1)) == 0);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   return ok();
 }

@@ -1,6 +1,6 @@
-// The allocator itself is opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL, after threads have
-// started and after TLS_COUNT libraries used the surplus of static TLS. It must work through its handle, or dlopen must
-// report why not.
+// The allocator itself is opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL,
+// after threads have started and after TLS_COUNT libraries used the surplus of static TLS. It must
+// work through its handle, or dlopen must report why not.
 //   late_itself LIBSEEMALLOC local|global TLS_COUNT TLS_PATTERN      (tls_user_%d.so)
 #include <pthread.h>
 
@@ -48,8 +48,10 @@ int main(int argc, char** argv) {
   }
   pthread_barrier_init(&opened, NULL, 5);
   pthread_t threads[4];
-  for (size_t i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, use, (void*)(i + 1)) == 0);
-  void* library = dlopen(argv[1], RTLD_NOW | (strcmp(argv[2], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
+  for (size_t i = 0; i < 4; i++)
+    EXPECT(pthread_create(&threads[i], NULL, use, (void*)(i + 1)) == 0);
+  void* library =
+      dlopen(argv[1], RTLD_NOW | (strcmp(argv[2], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
   if (library == NULL) {
     // dlopen may fail only for lack of static TLS, and only when this program used it up.
     const char* reason = dlerror();
@@ -60,7 +62,8 @@ int main(int argc, char** argv) {
     their_realloc = (void* (*)(void*, size_t))dlsym(library, "realloc");
     their_free = (void (*)(void*))dlsym(library, "free");
     their_malloc = (void* (*)(size_t))dlsym(library, "malloc");
-    EXPECT(their_calloc != NULL && their_realloc != NULL && their_free != NULL && their_malloc != NULL);
+    EXPECT(their_calloc != NULL && their_realloc != NULL && their_free != NULL &&
+           their_malloc != NULL);
     EXPECT(their_malloc != malloc);
   }
   pthread_barrier_wait(&opened);

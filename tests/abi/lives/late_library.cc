@@ -1,4 +1,5 @@
-// A library that is opened late: it allocates, frees blocks of others, has thread-local state, and throws bad_alloc.
+// A library that is opened late: it allocates, frees blocks of others, has thread-local state, and
+// throws bad_alloc.
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -21,7 +22,8 @@ size_t late_thread_state() { return held.words.size(); }
 void* late_new(size_t size) { return ::operator new(size); }
 void late_delete(void* block) { ::operator delete(block); }
 
-// 1 when operator new threw bad_alloc and it was caught here; 2 when, in addition, nothrow new returned null.
+// 1 when operator new threw bad_alloc and it was caught here; 2 when, in addition, nothrow new
+// returned null.
 int late_bad_alloc() {
   volatile size_t impossible = PTRDIFF_MAX;
   int result = 0;

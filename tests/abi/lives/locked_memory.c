@@ -1,4 +1,5 @@
-// With all memory locked (mlockall) the kernel populates each mapping at once. A refused request must populate nothing.
+// With all memory locked (mlockall) the kernel populates each mapping at once. A refused request
+// must populate nothing.
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -26,7 +27,8 @@ int main(void) {
   status("VmSize");
   struct rlimit lockable;
   EXPECT(getrlimit(RLIMIT_MEMLOCK, &lockable) == 0);
-  if (geteuid() != 0 && lockable.rlim_cur < 1024 * (rlim_t)kMiB) cannot("hardly any memory can be locked here");
+  if (geteuid() != 0 && lockable.rlim_cur < 1024 * (rlim_t)kMiB)
+    cannot("hardly any memory can be locked here");
   if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) cannot("memory cannot be locked here");
   for (int i = 0; i < kBlocks; i++) EXPECT((blocks[i] = malloc(kBlockBytes)) != NULL);
   size_t limit = status("VmSize") + 150 * (size_t)kMiB;

@@ -1,5 +1,5 @@
-// A process with many gaps between huge blocks, or with as many mappings of its own as the kernel allows, can still
-// allocate.
+// A process with many gaps between huge blocks, or with as many mappings of its own as the kernel
+// allows, can still allocate.
 //   many_mappings          gaps
 //   many_mappings limit    gaps that have to be unmapped, since the address space is limited
 //   many_mappings own      the program's own mappings
@@ -21,7 +21,8 @@ static long mappings(void) {
 static long limit(void) {
   FILE* file = fopen("/proc/sys/vm/max_map_count", "r");
   long most = 0;
-  if (file == NULL || fscanf(file, "%ld", &most) != 1) cannot("the kernel does not tell how many mappings it allows");
+  if (file == NULL || fscanf(file, "%ld", &most) != 1)
+    cannot("the kernel does not tell how many mappings it allows");
   fclose(file);
   return most;
 }
@@ -98,7 +99,8 @@ static void use_holes_under_a_limit(int count) {
 static void use_up_mappings(void) {
   long most = limit();
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  char* area = mmap(NULL, (size_t)most * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char* area = mmap(NULL, (size_t)most * page, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   EXPECT(area != MAP_FAILED);
   for (long i = 1; i < most; i += 2) {
     if (mprotect(area + i * (long)page, page, PROT_READ) != 0) break;
@@ -113,7 +115,8 @@ static void use_up_mappings(void) {
 
 int main(int argc, char** argv) {
   expect_subject();
-  if (limit() < 60000 || limit() > 300000) cannot("the limit of mappings is far from the kernel's default");
+  if (limit() < 60000 || limit() > 300000)
+    cannot("the limit of mappings is far from the kernel's default");
   if (argc > 1 && strcmp(argv[1], "own") == 0) {
     use_up_mappings();
   } else if (argc > 1 && strcmp(argv[1], "limit") == 0) {

@@ -1,4 +1,5 @@
-// Large blocks grow by moving while other threads map and unmap memory at the addresses that they leave.
+// Large blocks grow by moving while other threads map and unmap memory at the addresses that they
+// leave.
 #include <pthread.h>
 #include <time.h>
 
@@ -47,7 +48,8 @@ int main(void) {
   expect_subject();
   time_is_up();
   pthread_t threads[4];
-  for (int i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, i < 2 ? grow : map_and_unmap, NULL) == 0);
+  for (int i = 0; i < 4; i++)
+    EXPECT(pthread_create(&threads[i], NULL, i < 2 ? grow : map_and_unmap, NULL) == 0);
   for (int i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
   return ok();
 }

@@ -1,4 +1,5 @@
-// A static program of musl linked with libseemalloc.a: it links, and several threads use large and small blocks.
+// A static program of musl linked with libseemalloc.a: it links, and several threads use large and
+// small blocks.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// Without /proc: a private mount namespace, /proc unmounted, then the program again from its start. Needs root.
+// Without /proc: a private mount namespace, /proc unmounted, then the program again from its start.
+// Needs root.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -25,7 +26,8 @@ int main(int argc, char** argv) {
   if (argc > 1) return inside();
   // Uses the program's own path: /proc/self/exe will not exist.
   if (unshare(CLONE_NEWNS) != 0) cannot("unshare of the mount namespace is not allowed");
-  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) cannot("the mounts cannot be made private");
+  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+    cannot("the mounts cannot be made private");
   if (umount2("/proc", MNT_DETACH) != 0) cannot("/proc cannot be unmounted");
   if (access("/proc/self", F_OK) == 0) cannot("/proc is mounted twice");
   execl(argv[0], argv[0], "inside", NULL);

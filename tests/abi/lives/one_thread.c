@@ -1,7 +1,7 @@
-// A program of one thread may do things that the kernel or the C library deny to programs with several threads,
-// although there is a helper thread: change its credentials by calls for the calling thread (setuid and similar calls
-// of the C library abort where threads disagree), and enter namespaces. The helper thread exists again afterwards.
-// Usage: one_thread WAY.
+// A program of one thread may do things that the kernel or the C library deny to programs with
+// several threads, although there is a helper thread: change its credentials by calls for the
+// calling thread (setuid and similar calls of the C library abort where threads disagree), and
+// enter namespaces. The helper thread exists again afterwards. Usage: one_thread WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -62,12 +62,14 @@ static void need_root(void) {
 static struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 static struct __user_cap_data_struct capabilities[2];
 static int set_capabilities(int by_number) {
-  return by_number ? (int)syscall(SYS_capset, &header, capabilities) : capset(&header, capabilities);
+  return by_number ? (int)syscall(SYS_capset, &header, capabilities)
+                   : capset(&header, capabilities);
 }
 static void change_user(int by_number) {
   need_root();
   EXPECT(syscall(SYS_capget, &header, capabilities) == 0);
-  EXPECT((by_number ? syscall(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0) : prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)) == 0);
+  EXPECT((by_number ? syscall(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0)
+                    : prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)) == 0);
   EXPECT(setresuid(kNobody, kNobody, kNobody) == 0);
   EXPECT(set_capabilities(by_number) == 0);
   EXPECT(setresgid(kNobody, kNobody, kNobody) == 0);
@@ -85,7 +87,8 @@ static void syscalls(void) { change_user(1); }
 
 static void securebits(void) {
   need_root();
-  if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0) cannot("securebits are not allowed");
+  if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0)
+    cannot("securebits are not allowed");
   EXPECT(setresuid(kNobody, kNobody, kNobody) == 0);
   EXPECT(setresgid(kNobody, kNobody, kNobody) == 0);
   expect_helper(0);
@@ -123,7 +126,8 @@ static void in_vfork(void) {
   EXPECT(thread_ids() == before);
 }
 
-// If the program has other threads, the kernel refuses because of them, and the helper thread stays.
+// If the program has other threads, the kernel refuses because of them, and the helper thread
+// stays.
 static volatile int go_on;
 static void* wait_for_it(void* none) {
   while (!go_on) rest(10);
@@ -146,8 +150,13 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*go)(void);
-  } kWays[] = {{"user", user}, {"syscalls", syscalls}, {"securebits", securebits}, {"user_namespace", user_namespace},
-               {"mount_namespace", mount_namespace}, {"vfork", in_vfork}, {"threads", with_threads}};
+  } kWays[] = {{"user", user},
+               {"syscalls", syscalls},
+               {"securebits", securebits},
+               {"user_namespace", user_namespace},
+               {"mount_namespace", mount_namespace},
+               {"vfork", in_vfork},
+               {"threads", with_threads}};
   expect_subject();
   void* large = marked(malloc(8 * kMiB), 8 * kMiB);
   expect_helper(0);

@@ -1,5 +1,5 @@
-// A thread ends while another frees its blocks; the memory must be reused: otherwise it would grow with each of many
-// rounds.
+// A thread ends while another frees its blocks; the memory must be reused: otherwise it would grow
+// with each of many rounds.
 #include <pthread.h>
 
 #include <atomic>
@@ -39,7 +39,8 @@ int main() {
   for (int round = 0; round < kRounds; round++) {
     ready = 0;
     pthread_t thread;
-    EXPECT(pthread_create(&thread, nullptr, producer, reinterpret_cast<void*>(static_cast<size_t>(round) + 1)) == 0);
+    EXPECT(pthread_create(&thread, nullptr, producer,
+                          reinterpret_cast<void*>(static_cast<size_t>(round) + 1)) == 0);
     for (int i = 0; i < kBlocks; i++) {
       while (ready.load(std::memory_order_acquire) <= i) sched_yield();
       free_marked(blocks[i], sizes[i]);

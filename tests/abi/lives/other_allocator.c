@@ -1,5 +1,6 @@
-// An allocator preloaded behind seemalloc. It cannot tell which blocks it owns: a block of another allocator ends the
-// program. No object is bound to its malloc, but the program may call it by another name.
+// An allocator preloaded behind seemalloc. It cannot tell which blocks it owns: a block of another
+// allocator ends the program. No object is bound to its malloc, but the program may call it by
+// another name.
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +15,8 @@ size_t other_frees;
 
 void* other_malloc(size_t size) {
   enum { kBytes = 64 << 20 };
-  if (arena == NULL) arena = mmap(NULL, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (arena == NULL)
+    arena = mmap(NULL, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   struct Header* header = (struct Header*)(arena + used);
   used += sizeof(*header) + ((size + 15) & ~(size_t)15);
   if (arena == MAP_FAILED || used > kBytes) return NULL;

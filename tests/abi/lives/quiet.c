@@ -1,4 +1,5 @@
-// An ordinary small program: it allocates blocks of many sizes and prints ok. With "fork", children do the same.
+// An ordinary small program: it allocates blocks of many sizes and prints ok. With "fork", children
+// do the same.
 #include <sys/wait.h>
 
 #include "expect.h"
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
     int status = 0;
     EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
   }
-  for (size_t size = 0; size < (4 << 20); size = size * 2 + 1) free_marked(marked(malloc(size), size), size);
+  for (size_t size = 0; size < (4 << 20); size = size * 2 + 1)
+    free_marked(marked(malloc(size), size), size);
   return ok();
 }

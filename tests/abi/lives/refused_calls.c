@@ -1,6 +1,6 @@
-// Under a seccomp filter that answers EPERM to all but the most basic system calls: no madvise, mremap, sockets, new
-// threads, files. The allocator must cope; in particular calloc must not assume that memory was returned to the OS when
-// it was not.
+// Under a seccomp filter that answers EPERM to all but the most basic system calls: no madvise,
+// mremap, sockets, new threads, files. The allocator must cope; in particular calloc must not
+// assume that memory was returned to the OS when it was not.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -11,17 +11,33 @@
 
 #include "expect.h"
 
-#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(call)                                      \
+  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), \
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static void refuse_calls(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(mprotect), ALLOW(futex), ALLOW(read), ALLOW(write), ALLOW(exit), ALLOW(exit_group),
-      ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(newfstatat), ALLOW(fstat), ALLOW(getpid), ALLOW(rt_sigprocmask),
+      ALLOW(brk),
+      ALLOW(mmap),
+      ALLOW(munmap),
+      ALLOW(mprotect),
+      ALLOW(futex),
+      ALLOW(read),
+      ALLOW(write),
+      ALLOW(exit),
+      ALLOW(exit_group),
+      ALLOW(rt_sigreturn),
+      ALLOW(clock_gettime),
+      ALLOW(newfstatat),
+      ALLOW(fstat),
+      ALLOW(getpid),
+      ALLOW(rt_sigprocmask),
       ALLOW(lseek),  // for dprintf, if a check fails
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)};
   struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
     cannot("seccomp filters are not allowed");
   }
 }
@@ -60,6 +76,7 @@ int main(int argc, char** argv) {
     memset(growing, 1, size);
   }
   free(growing);
-  if (getenv("EXPECT_SEEMALLOC") != NULL) EXPECT(errno == 77);  // glibc's realloc passes mremap's EPERM on
+  // Glibc's realloc passes mremap's EPERM on.
+  if (getenv("EXPECT_SEEMALLOC") != NULL) EXPECT(errno == 77);
   return ok();
 }

@@ -1,7 +1,7 @@
-// The helper thread never spins: each of its system calls in turn is refused permanently, to all threads, or the limit
-// of open files is below the number of open files. A client waits for an answer each time. The test measures how long
-// the thread has run or was ready to run: on a busy machine a thread in a tight loop gets little processor time, but it
-// is ready all the time.
+// The helper thread never spins: each of its system calls in turn is refused permanently, to all
+// threads, or the limit of open files is below the number of open files. A client waits for an
+// answer each time. The test measures how long the thread has run or was ready to run: on a busy
+// machine a thread in a tight loop gets little processor time, but it is ready all the time.
 //
 // Usage: refused_waits; it starts itself as: refused_waits CALL ERRNO PIPE.
 #include <dirent.h>
@@ -18,14 +18,53 @@
 enum { kLimit = -1 };  // instead of a system call: the limit of open files
 enum { kAtOnce = 12, kWatchedMs = 1000, kMostPercent = 60, kMostPercentRun = 2 };
 
-static const int kCalls[] = {
-    SYS_ppoll,        SYS_poll,          SYS_futex,      SYS_clock_nanosleep, SYS_nanosleep,    SYS_accept4,      SYS_recvfrom,
-    SYS_sendto,       SYS_read,          SYS_pread64,    SYS_write,           SYS_close,        SYS_openat,       SYS_statx,
-    SYS_fcntl,        SYS_socket,        SYS_bind,       SYS_listen,          SYS_getsockopt,   SYS_setsockopt,   SYS_signalfd4,
-    SYS_rt_sigtimedwait, SYS_rt_sigpending, SYS_tgkill,  SYS_gettid,          SYS_getpid,       SYS_geteuid,      SYS_mkdirat,
-    SYS_unlinkat,     SYS_renameat2,     SYS_fchmodat,   SYS_membarrier,      SYS_mincore,      SYS_madvise,      SYS_munmap,
-    SYS_mremap,       SYS_mmap,          SYS_prctl,      SYS_process_vm_readv, SYS_clock_gettime, SYS_getrandom,  SYS_getdents64,
-    SYS_getrusage,    SYS_sched_getaffinity, SYS_timer_create, SYS_timer_settime, SYS_timer_gettime};
+static const int kCalls[] = {SYS_ppoll,
+                             SYS_poll,
+                             SYS_futex,
+                             SYS_clock_nanosleep,
+                             SYS_nanosleep,
+                             SYS_accept4,
+                             SYS_recvfrom,
+                             SYS_sendto,
+                             SYS_read,
+                             SYS_pread64,
+                             SYS_write,
+                             SYS_close,
+                             SYS_openat,
+                             SYS_statx,
+                             SYS_fcntl,
+                             SYS_socket,
+                             SYS_bind,
+                             SYS_listen,
+                             SYS_getsockopt,
+                             SYS_setsockopt,
+                             SYS_signalfd4,
+                             SYS_rt_sigtimedwait,
+                             SYS_rt_sigpending,
+                             SYS_tgkill,
+                             SYS_gettid,
+                             SYS_getpid,
+                             SYS_geteuid,
+                             SYS_mkdirat,
+                             SYS_unlinkat,
+                             SYS_renameat2,
+                             SYS_fchmodat,
+                             SYS_membarrier,
+                             SYS_mincore,
+                             SYS_madvise,
+                             SYS_munmap,
+                             SYS_mremap,
+                             SYS_mmap,
+                             SYS_prctl,
+                             SYS_process_vm_readv,
+                             SYS_clock_gettime,
+                             SYS_getrandom,
+                             SYS_getdents64,
+                             SYS_getrusage,
+                             SYS_sched_getaffinity,
+                             SYS_timer_create,
+                             SYS_timer_settime,
+                             SYS_timer_gettime};
 static const int kErrors[] = {EPERM, ENOSYS, EINVAL};
 
 static void rest(int milliseconds) { poll(NULL, 0, milliseconds); }
@@ -52,7 +91,9 @@ static int watched(int call, int error, int pipe) {
     static struct Filter filter;
     make_filter(&filter, &call, 1, SECCOMP_RET_ERRNO | (unsigned)error, SECCOMP_RET_ALLOW);
     no_new_privileges();
-    if (bare_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, (long)&filter.program) != 0) _exit(77);
+    if (bare_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+                  (long)&filter.program) != 0)
+      _exit(77);
   }
   wait_for_end(pipe, call);
   return 0;
@@ -60,9 +101,11 @@ static int watched(int call, int error, int pipe) {
 
 static void ask(pid_t process) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%u/%d.sock", geteuid(), process);
+  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%u/%d.sock", geteuid(),
+           process);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0) send(fd, "ping\nstats brief\n", 17, MSG_NOSIGNAL);
+  if (connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0)
+    send(fd, "ping\nstats brief\n", 17, MSG_NOSIGNAL);
   // The connection stays open and waits to be served.
 }
 
@@ -94,7 +137,8 @@ static struct Busy busy(pid_t process) {
     snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat", process, task->d_name);
     FILE* file = fopen(path, "r");
     double ran, waited;
-    if (file == NULL || fscanf(file, "%lf %lf", &ran, &waited) != 2) cannot("the kernel has no schedstat");
+    if (file == NULL || fscanf(file, "%lf %lf", &ran, &waited) != 2)
+      cannot("the kernel has no schedstat");
     fclose(file);
     sum.ran_ms += ran / 1e6;
     sum.waited_ms += waited / 1e6;
@@ -116,18 +160,20 @@ static void start(struct Watch* watch, const int* ends) {
   _exit(1);
 }
 
-// A loop that does not sleep runs or waits for a processor all the time. On a loaded machine a thread that sleeps waits
-// long as well, but runs little.
+// A loop that does not sleep runs or waits for a processor all the time. On a loaded machine a
+// thread that sleeps waits long as well, but runs little.
 static int has_been_busy(struct Watch* watch) {
   struct Busy now = busy(watch->process);
-  double ran_ms = now.ran_ms - watch->busy.ran_ms, waited_ms = now.waited_ms - watch->busy.waited_ms;
+  double ran_ms = now.ran_ms - watch->busy.ran_ms,
+         waited_ms = now.waited_ms - watch->busy.waited_ms;
   double past_ms = now_ms() - watch->at_ms, percent = 100 * (ran_ms + waited_ms) / past_ms;
   if (100 * ran_ms / past_ms <= kMostPercentRun) return 0;
   if (percent <= kMostPercent) return 0;
   if (watch->call == kLimit) {
     dprintf(2, "limit of open files %d: busy for %.0f %% of the time\n", watch->error, percent);
   } else {
-    dprintf(2, "system call %d refused with %d: busy for %.0f %% of the time\n", watch->call, watch->error, percent);
+    dprintf(2, "system call %d refused with %d: busy for %.0f %% of the time\n", watch->call,
+            watch->error, percent);
   }
   return 1;
 }
@@ -145,9 +191,11 @@ int main(int argc, char** argv) {
   static struct Watch watches[sizeof(kCalls) / sizeof(kCalls[0]) * 3 + 8];
   size_t count = 0;
   static const int kLimits[] = {0, 3, 4, 5, 10};
-  for (size_t i = 0; i < sizeof(kLimits) / sizeof(kLimits[0]); i++) watches[count++] = (struct Watch){.call = kLimit, .error = kLimits[i]};
+  for (size_t i = 0; i < sizeof(kLimits) / sizeof(kLimits[0]); i++)
+    watches[count++] = (struct Watch){.call = kLimit, .error = kLimits[i]};
   for (size_t i = 0; i < sizeof(kCalls) / sizeof(kCalls[0]); i++) {
-    for (size_t j = 0; j < sizeof(kErrors) / sizeof(kErrors[0]); j++) watches[count++] = (struct Watch){.call = kCalls[i], .error = kErrors[j]};
+    for (size_t j = 0; j < sizeof(kErrors) / sizeof(kErrors[0]); j++)
+      watches[count++] = (struct Watch){.call = kCalls[i], .error = kErrors[j]};
   }
   int failed = 0;
   for (size_t first = 0; first < count; first += kAtOnce) {

@@ -1,5 +1,5 @@
-// A program with its own operators, malloc_stats and so on, which call gperftools' second names: those must not call
-// back.
+// A program with its own operators, malloc_stats and so on, which call gperftools' second names:
+// those must not call back.
 #include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -38,18 +38,28 @@ struct Call {
 
 void* operator new(size_t bytes) { return Call("new"), tc_new(bytes); }
 void* operator new[](size_t bytes) { return Call("new[]"), tc_newarray(bytes); }
-void* operator new(size_t bytes, std::align_val_t a) { return Call("aligned new"), tc_new_aligned(bytes, a); }
+void* operator new(size_t bytes, std::align_val_t a) {
+  return Call("aligned new"), tc_new_aligned(bytes, a);
+}
 void operator delete(void* p) noexcept { Call("delete"), tc_delete(p); }
 void operator delete(void* p, size_t) noexcept { Call("delete"), tc_delete(p); }
 void operator delete[](void* p) noexcept { Call("delete[]"), tc_deletearray(p); }
 void operator delete[](void* p, size_t) noexcept { Call("delete[]"), tc_deletearray(p); }
-void operator delete(void* p, std::align_val_t a) noexcept { Call("aligned delete"), tc_delete_aligned(p, a); }
-void operator delete(void* p, size_t, std::align_val_t a) noexcept { Call("aligned delete"), tc_delete_aligned(p, a); }
+void operator delete(void* p, std::align_val_t a) noexcept {
+  Call("aligned delete"), tc_delete_aligned(p, a);
+}
+void operator delete(void* p, size_t, std::align_val_t a) noexcept {
+  Call("aligned delete"), tc_delete_aligned(p, a);
+}
 extern "C" {
 void* pvalloc(size_t bytes) noexcept { return Call("pvalloc"), tc_pvalloc(bytes); }
 void malloc_stats(void) noexcept { Call("malloc_stats"), tc_malloc_stats(); }
-int mallopt(int parameter, int value) noexcept { return Call("mallopt"), tc_mallopt(parameter, value); }
-struct mallinfo2 mallinfo2(void) noexcept { return Call("mallinfo2"), tc_mallinfo2(); }
+int mallopt(int parameter, int value) noexcept {
+  return Call("mallopt"), tc_mallopt(parameter, value);
+}
+struct mallinfo2 mallinfo2(void) noexcept {
+  return Call("mallinfo2"), tc_mallinfo2();
+}
 }
 
 struct alignas(128) Wide {
@@ -71,7 +81,8 @@ int main() {
   good = good && dup2(nowhere, 2) == 2;
   malloc_stats();
   dup2(said, 2);
-  good = good && mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 && mallinfo2().uordblks >= numbers.size() * sizeof(int);
+  good = good && mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 &&
+         mallinfo2().uordblks >= numbers.size() * sizeof(int);
   if (!good || calls < 9) return 1;
   puts("ok");
   return 0;

@@ -1,6 +1,8 @@
-// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own,
-// and those that the program itself makes. Also under filters that answer with errors.
-//   sandbox WAY [PROGRAM ARGUMENT...]     PROGRAM is started by the ways `started...`; without it this program, as `inside`
+// Under filters that end the process, or never answer, for each system call that is not in a short
+// list: malloc's own, and those that the program itself makes. Also under filters that answer with
+// errors.
+//   sandbox WAY [PROGRAM ARGUMENT...]     PROGRAM is started by the ways `started...`; without it
+//   this program, as `inside`
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -14,19 +16,38 @@
 
 enum { kMiB = 1 << 20, kBlocks = 512, kThreads = 4 };
 
-// The calls that malloc may make. glibc's malloc also asks for the number of processors when a second thread starts.
+// The calls that malloc may make. glibc's malloc also asks for the number of processors when a
+// second thread starts.
 static const int kOfMalloc[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_futex};
-static const int kOfGlibcsMalloc[] = {SYS_brk, SYS_mprotect, SYS_openat, SYS_read, SYS_close, SYS_sched_getaffinity, SYS_prlimit64,
-                                      SYS_newfstatat, SYS_getrandom};
+static const int kOfGlibcsMalloc[] = {SYS_brk,       SYS_mprotect,   SYS_openat,
+                                      SYS_read,      SYS_close,      SYS_sched_getaffinity,
+                                      SYS_prlimit64, SYS_newfstatat, SYS_getrandom};
 static const int kOfProgram[] = {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_nanosleep};
 // The calls for starting, joining and ending threads.
-static const int kOfThreads[] = {SYS_clone, SYS_clone3, SYS_mprotect, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask,
-                                  SYS_rt_sigaction, SYS_exit};
+static const int kOfThreads[] = {SYS_clone,           SYS_clone3, SYS_mprotect,
+                                 SYS_set_robust_list, SYS_rseq,   SYS_rt_sigprocmask,
+                                 SYS_rt_sigaction,    SYS_exit};
 static const int kOfFork[] = {SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_rt_sigprocmask};
 // The calls of the dynamic linker and the C library before main, and of the beginning of the test.
-static const int kOfStart[] = {SYS_execve, SYS_brk, SYS_openat, SYS_read, SYS_pread64, SYS_close, SYS_newfstatat, SYS_fstat, SYS_mprotect,
-                               SYS_access, SYS_faccessat, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,
-                               SYS_prlimit64, SYS_getrandom, SYS_readlink, SYS_lseek};
+static const int kOfStart[] = {SYS_execve,
+                               SYS_brk,
+                               SYS_openat,
+                               SYS_read,
+                               SYS_pread64,
+                               SYS_close,
+                               SYS_newfstatat,
+                               SYS_fstat,
+                               SYS_mprotect,
+                               SYS_access,
+                               SYS_faccessat,
+                               SYS_arch_prctl,
+                               SYS_set_tid_address,
+                               SYS_set_robust_list,
+                               SYS_rseq,
+                               SYS_prlimit64,
+                               SYS_getrandom,
+                               SYS_readlink,
+                               SYS_lseek};
 
 static int list[kMostCalls];
 static size_t listed;
@@ -61,7 +82,8 @@ static void use_all_sizes(unsigned long seed) {
   }
 }
 
-// Half a gigabyte is freed and allocated again: without system calls for huge pages, resident memory or processor time.
+// Half a gigabyte is freed and allocated again: without system calls for huge pages, resident
+// memory or processor time.
 static void grow_and_shrink(void) {
   enum { kCount = 500 * kMiB / 1024 };
   void** blocks = malloc(kCount * sizeof(void*));
@@ -87,7 +109,8 @@ static void* in_thread(void* seed) {
 
 static void use_threads(void) {
   pthread_t threads[kThreads];
-  for (unsigned long i = 0; i < kThreads; i++) EXPECT(pthread_create(&threads[i], NULL, in_thread, (void*)(i + 1)) == 0);
+  for (unsigned long i = 0; i < kThreads; i++)
+    EXPECT(pthread_create(&threads[i], NULL, in_thread, (void*)(i + 1)) == 0);
   for (int i = 0; i < kThreads; i++) {
     void* block;
     EXPECT(pthread_join(threads[i], &block) == 0);
@@ -119,7 +142,8 @@ static void close_the_door(enum Door door, unsigned others) {
   install(&filter, door);
 }
 
-// Threads from before the filter continue: they wait for each other by futex, the program's and the allocator's.
+// Threads from before the filter continue: they wait for each other by futex, the program's and the
+// allocator's.
 static volatile int go_on;
 static void* waits_outside(void* seed) {
   use_all_sizes(3);
@@ -200,9 +224,11 @@ static void start(const char* inside) {
   EXPECT(!"exec");
 }
 
-// Variables and files of containers indicate a runtime's filter, which answers with errors. Of two filters, one is not
-// the runtime's.
-static int looks_like_a_container(void) { return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0; }
+// Variables and files of containers indicate a runtime's filter, which answers with errors. Of two
+// filters, one is not the runtime's.
+static int looks_like_a_container(void) {
+  return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
+}
 static void leave_container(void) {
   unsetenv("KUBERNETES_SERVICE_HOST");
   unsetenv("container");
@@ -236,7 +262,8 @@ static void started_in_container(void) {
 // As a container runtime does: some calls are refused, all others are allowed.
 static void refuse_some(void) {
   static const int kRefused[] = {SYS_mount, SYS_umount2, SYS_ptrace, SYS_bpf, SYS_reboot};
-  make_filter(&filter, kRefused, sizeof(kRefused) / sizeof(kRefused[0]), SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
+  make_filter(&filter, kRefused, sizeof(kRefused) / sizeof(kRefused[0]), SECCOMP_RET_ERRNO | EPERM,
+              SECCOMP_RET_ALLOW);
   install(&filter, kByPrctl);
 }
 static void contained(void) {
@@ -288,15 +315,16 @@ static void has_nothing(void) {
   EXPECT(!socket_answers());
 }
 
-// A filter that the kernel refuses does not count: the helper thread may be started again, and everything continues as
-// before.
+// A filter that the kernel refuses does not count: the helper thread may be started again, and
+// everything continues as before.
 static void refused(void) {
   no_new_privileges();
   struct sock_fprog bad = {0, NULL};
   for (int i = 0; i < 10; i++) {
     EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &bad) != 0);
     EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &bad) != 0);
-    EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != 0 && errno == EFAULT);
+    EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != 0 &&
+           errno == EFAULT);
   }
   has_helper_soon(0);
 }
@@ -305,10 +333,22 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*go)(void);
-  } kWays[] = {{"later_prctl", later_prctl}, {"later_seccomp", later_seccomp}, {"later_unanswered", later_unanswered},
-               {"later_warm", later_warm}, {"later_for_all", later_for_all}, {"threads", threads}, {"threads_for_all", threads_for_all},
-               {"forks", forks}, {"bare", bare}, {"started", started}, {"started_in_container", started_in_container}, {"inside", inside},
-               {"contained", contained}, {"has_all", has_all}, {"not_contained", not_contained}, {"has_nothing", has_nothing},
+  } kWays[] = {{"later_prctl", later_prctl},
+               {"later_seccomp", later_seccomp},
+               {"later_unanswered", later_unanswered},
+               {"later_warm", later_warm},
+               {"later_for_all", later_for_all},
+               {"threads", threads},
+               {"threads_for_all", threads_for_all},
+               {"forks", forks},
+               {"bare", bare},
+               {"started", started},
+               {"started_in_container", started_in_container},
+               {"inside", inside},
+               {"contained", contained},
+               {"has_all", has_all},
+               {"not_contained", not_contained},
+               {"has_nothing", has_nothing},
                {"refused", refused}};
   expect_subject();
   for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {

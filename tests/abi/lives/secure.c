@@ -1,7 +1,8 @@
-// A setuid program ignores the environment variables. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD
-// for setuid programs).
+// A setuid program ignores the environment variables. Linked with libseemalloc.a (the dynamic
+// linker drops LD_PRELOAD for setuid programs).
 //   secure                   makes a setuid copy of itself and runs it; needs root
-//   secure inside            prints whether it is AT_SECURE; its environment has SEEMALLOC_CONF and other allocators' variables with
+//   secure inside            prints whether it is AT_SECURE; its environment has SEEMALLOC_CONF and
+//   other allocators' variables with
 //                            unknown settings
 #include <fcntl.h>
 #include <sys/auxv.h>
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
   EXPECT(strcmp(out, "0\n") == 0);
   const char* subject = getenv("EXPECT_SEEMALLOC");
   const char* said[] = {"no_such_option", "no_such_pair", "no_such_rate", "secure-profile"};
-  for (size_t i = 0; subject != NULL && *subject != 0 && i < sizeof(said) / sizeof(said[0]); i++) EXPECT(strstr(err, said[i]) != NULL);
+  for (size_t i = 0; subject != NULL && *subject != 0 && i < sizeof(said) / sizeof(said[0]); i++)
+    EXPECT(strstr(err, said[i]) != NULL);
 
   char copy[] = "/tmp/secure-XXXXXX";
   int to = mkstemp(copy), from = open(argv[0], O_RDONLY);

@@ -1,5 +1,5 @@
-// Many signals whose handler does not allocate: interrupted system calls and locks inside the allocator must not be
-// noticeable.
+// Many signals whose handler does not allocate: interrupted system calls and locks inside the
+// allocator must not be noticeable.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>

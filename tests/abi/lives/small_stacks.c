@@ -1,5 +1,6 @@
-// Threads with the smallest possible stack (16 KiB) and fibres (swapcontext) on stacks of 16 KiB, through every path of
-// malloc and free. With SEEMALLOC_CONF=sample:1 also through the sampler and its unwinder.
+// Threads with the smallest possible stack (16 KiB) and fibres (swapcontext) on stacks of 16 KiB,
+// through every path of malloc and free. With SEEMALLOC_CONF=sample:1 also through the sampler and
+// its unwinder.
 #include <limits.h>
 #include <pthread.h>
 #include <ucontext.h>
@@ -45,7 +46,8 @@ int main(void) {
   EXPECT(pthread_attr_setstacksize(&smallest, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
   for (int round = 0; round < 8; round++) {
     pthread_t threads[8];
-    for (int i = 0; i < 8; i++) EXPECT(pthread_create(&threads[i], &smallest, thread_main, NULL) == 0);
+    for (int i = 0; i < 8; i++)
+      EXPECT(pthread_create(&threads[i], &smallest, thread_main, NULL) == 0);
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
   }
   static char stacks[8][16384] __attribute__((aligned(64)));

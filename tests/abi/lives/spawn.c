@@ -1,5 +1,6 @@
-// vfork + exec, posix_spawn and system() from a program with threads that allocate and free all the time. vfork's child
-// shares the parent's memory: the allocator must not behave differently there or leave anything changed.
+// vfork + exec, posix_spawn and system() from a program with threads that allocate and free all the
+// time. vfork's child shares the parent's memory: the allocator must not behave differently there
+// or leave anything changed.
 #include <spawn.h>
 #include <sys/wait.h>
 

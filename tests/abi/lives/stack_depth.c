@@ -1,6 +1,6 @@
-// Measures how much stack each call needs below its caller: on a painted stack, in a signal handler and in a fibre, in
-// new threads and by random calls. Also checks that nothing is written below an alternate stack of 8 KiB. Usage:
-// stack_depth [print].
+// Measures how much stack each call needs below its caller: on a painted stack, in a signal handler
+// and in a fibre, in new threads and by random calls. Also checks that nothing is written below an
+// alternate stack of 8 KiB. Usage: stack_depth [print].
 //
 // Under another allocator it measures, and expects nothing.
 #include <malloc.h>
@@ -15,10 +15,33 @@
 
 #include "expect.h"
 
-enum { kLimit = 4608, kStackBytes = 32 * 1024, kGuardBytes = 64 * 1024, kPaint = 0xA5, kBlocks = 512, kThreads = 6, kRounds = 12, kCalls = 250 };
-enum { kMalloc, kLarge, kHuge, kCalloc, kRealloc, kAligned, kFree, kUsable, kTrim, kImpossible, kFork, kKinds };
-static const char* const kNames[kKinds] = {"malloc", "malloc, large", "malloc, huge", "calloc", "realloc", "aligned_alloc",
-                                           "free", "malloc_usable_size", "malloc_trim", "malloc, refused", "fork"};
+enum {
+  kLimit = 4608,
+  kStackBytes = 32 * 1024,
+  kGuardBytes = 64 * 1024,
+  kPaint = 0xA5,
+  kBlocks = 512,
+  kThreads = 6,
+  kRounds = 12,
+  kCalls = 250
+};
+enum {
+  kMalloc,
+  kLarge,
+  kHuge,
+  kCalloc,
+  kRealloc,
+  kAligned,
+  kFree,
+  kUsable,
+  kTrim,
+  kImpossible,
+  kFork,
+  kKinds
+};
+static const char* const kNames[kKinds] = {
+    "malloc", "malloc, large",      "malloc, huge", "calloc",          "realloc", "aligned_alloc",
+    "free",   "malloc_usable_size", "malloc_trim",  "malloc, refused", "fork"};
 static _Atomic size_t deepest[kKinds];
 static _Atomic(void*) blocks[kBlocks];  // of all threads, which free each other's blocks
 
@@ -32,7 +55,9 @@ static char* map_stack(size_t bytes) {
   EXPECT(mprotect(memory + kGuardBytes, bytes, PROT_READ | PROT_WRITE) == 0);
   return memory + kGuardBytes;
 }
-static void unmap_stack(char* stack, size_t bytes) { munmap(stack - kGuardBytes, kGuardBytes + bytes); }
+static void unmap_stack(char* stack, size_t bytes) {
+  munmap(stack - kGuardBytes, kGuardBytes + bytes);
+}
 
 #if defined(__x86_64__)
 #define STACK_POINTER(to) __asm__ volatile("movq %%rsp, %0" : "=r"(to))
@@ -40,7 +65,9 @@ static void unmap_stack(char* stack, size_t bytes) { munmap(stack - kGuardBytes,
 #define STACK_POINTER(to) __asm__ volatile("mov %0, sp" : "=r"(to))
 #endif
 
-static void put(void* block) { free(atomic_exchange(&blocks[random_below(&state, kBlocks)], block)); }
+static void put(void* block) {
+  free(atomic_exchange(&blocks[random_below(&state, kBlocks)], block));
+}
 static void* take(void) { return atomic_exchange(&blocks[random_below(&state, kBlocks)], NULL); }
 
 // The call itself, at the depth of this function.
@@ -79,7 +106,8 @@ static size_t size_for(int kind) {
 
 static void some_call(int forks) {
   int kind = (int)random_below(&state, forks ? kKinds : kFork);
-  if ((kind == kTrim || kind == kFork || kind == kHuge) && random_below(&state, 8) != 0) kind = kMalloc;
+  if ((kind == kTrim || kind == kFork || kind == kHuge) && random_below(&state, 8) != 0)
+    kind = kMalloc;
   void* block = kind == kRealloc || kind == kFree || kind == kUsable ? take() : NULL;
   if (kind == kUsable && block == NULL) return;
   size_t used = one_call(kind, &block, size_for(kind));
@@ -168,7 +196,8 @@ static void* small_thread_main(void* argument) {
 
 static void run(void* (*body)(void*), intptr_t first) {
   pthread_t threads[kThreads];
-  for (intptr_t i = 0; i < kThreads; i++) EXPECT(pthread_create(&threads[i], NULL, body, (void*)(first + i)) == 0);
+  for (intptr_t i = 0; i < kThreads; i++)
+    EXPECT(pthread_create(&threads[i], NULL, body, (void*)(first + i)) == 0);
   for (int i = 0; i < kThreads; i++) pthread_join(threads[i], NULL);
 }
 
@@ -179,7 +208,8 @@ int main(int count, char** arguments) {
   EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
   const char* expected = getenv("EXPECT_SEEMALLOC");
   int is_ours = expected != NULL && *expected != 0;
-  // Runs in a process of its own: some work is done once per process, and the deepest of it must fit, too.
+  // Runs in a process of its own: some work is done once per process, and the deepest of it must
+  // fit, too.
   pid_t child = is_ours ? fork() : 0;
   if (is_ours && child == 0) {
     run(small_thread_main, 200);
@@ -195,7 +225,8 @@ int main(int count, char** arguments) {
   for (int kind = 0; kind < kKinds; kind++) {
     size_t used = atomic_load(&deepest[kind]);
     if (count > 1) printf("%6zu %s\n", used, kNames[kind]);
-    if (kind != kFork && used > most) most = used;  // the stack that fork itself needs is the C library's
+    // The stack that fork itself needs is the C library's.
+    if (kind != kFork && used > most) most = used;
   }
   if (count > 1) printf("a signal's frame: %lu\n", getauxval(AT_MINSIGSTKSZ));
   if (is_ours) EXPECT(most <= kLimit);

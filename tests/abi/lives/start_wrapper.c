@@ -1,5 +1,6 @@
-// A tool that wraps a program's start and its allocations, as some profilers of parallel programs do: it defines
-// __libc_start_main as well as malloc and its family, and passes each call on to the next library.
+// A tool that wraps a program's start and its allocations, as some profilers of parallel programs
+// do: it defines __libc_start_main as well as malloc and its family, and passes each call on to the
+// next library.
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -29,7 +30,8 @@ void free(void* block) {
 }
 
 typedef int Main(int, char**, char**);
-int __libc_start_main(Main* program, int count, char** arguments, void (*start)(void), void (*end)(void), void (*end_linker)(void), void* stack) {
-  return ((int (*)(Main*, int, char**, void (*)(void), void (*)(void), void (*)(void), void*))next("__libc_start_main"))(
-      program, count, arguments, start, end, end_linker, stack);
+int __libc_start_main(Main* program, int count, char** arguments, void (*start)(void),
+                      void (*end)(void), void (*end_linker)(void), void* stack) {
+  return ((int (*)(Main*, int, char**, void (*)(void), void (*)(void), void (*)(void), void*))next(
+      "__libc_start_main"))(program, count, arguments, start, end, end_linker, stack);
 }

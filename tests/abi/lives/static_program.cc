@@ -1,4 +1,5 @@
-// A program without any shared library (-static) that links libseemalloc.a: threads, C++ and the whole family.
+// A program without any shared library (-static) that links libseemalloc.a: threads, C++ and the
+// whole family.
 #include <malloc.h>
 
 #include <map>

@@ -1,5 +1,5 @@
-// A program that refers to no throwing part of the C++ runtime except through `new`: it must still get std::bad_alloc.
-// Linked with the archive in every way that has the runtime as an archive, too.
+// A program that refers to no throwing part of the C++ runtime except through `new`: it must still
+// get std::bad_alloc. Linked with the archive in every way that has the runtime as an archive, too.
 #include <cstdint>
 #include <cstring>
 #include <new>

@@ -1,5 +1,5 @@
-// A program that closes every descriptor and opens its own under the same numbers: the allocator must not touch those,
-// in the process or in its forked children. Linux closes ranges since 5.9.
+// A program that closes every descriptor and opens its own under the same numbers: the allocator
+// must not touch those, in the process or in its forked children. Linux closes ranges since 5.9.
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,7 +19,8 @@ static void expect_open(const int* mine) {
 int main(void) {
   expect_subject();
   free(malloc(20 << 20));
-  for (int i = 0; i < 3000; i++) (void)!malloc(4000);  // enough for a helper thread and its socket
+  // Enough for a helper thread and its socket.
+  for (int i = 0; i < 3000; i++) (void)!malloc(4000);
   usleep(700000);
   if (syscall(SYS_close_range, 3, ~0U, 0) != 0) cannot("no close_range");
   int mine[kFiles];

@@ -1,5 +1,5 @@
-// 5,000 short threads, up to 500 alive at once, that pass blocks to each other; at the end little memory may remain:
-// threads that ended must not keep memory.
+// 5,000 short threads, up to 500 alive at once, that pass blocks to each other; at the end little
+// memory may remain: threads that ended must not keep memory.
 #include <pthread.h>
 
 #include <atomic>
@@ -51,12 +51,13 @@ int main() {
   for (int i = 0; i < kThreads; i++) {
     pthread_t* place = &alive[i % kAlive];
     if (i >= kAlive) pthread_join(*place, nullptr);
-    EXPECT(pthread_create(place, &small, short_life, reinterpret_cast<void*>(static_cast<size_t>(i) + 1)) == 0);
+    EXPECT(pthread_create(place, &small, short_life,
+                          reinterpret_cast<void*>(static_cast<size_t>(i) + 1)) == 0);
     if (i == kThreads / 2) middle = resident_bytes();
   }
   for (pthread_t thread : alive) pthread_join(thread, nullptr);
-  // 2,048 slots of at most 20 KB are 40 MB at the worst, some 13 MB on average; the second half must not add to the
-  // first.
+  // 2,048 slots of at most 20 KB are 40 MB at the worst, some 13 MB on average; the second half
+  // must not add to the first.
   size_t at_end = resident_bytes();
   EXPECT(at_end < (size_t{160} << 20));
   EXPECT(at_end < middle + (size_t{48} << 20));

@@ -1,5 +1,6 @@
-// Destructors of thread-local objects that allocate and free: C++ thread_local objects and pthread keys in all four
-// rounds, in threads that end and in the main thread. Other threads free the blocks of the last round.
+// Destructors of thread-local objects that allocate and free: C++ thread_local objects and pthread
+// keys in all four rounds, in threads that end and in the main thread. Other threads free the
+// blocks of the last round.
 #include <pthread.h>
 
 #include <atomic>
@@ -86,7 +87,8 @@ int main() {
   for (pthread_key_t& key : keys) EXPECT(pthread_key_create(&key, in_destructor) == 0);
   for (int i = 0; i < kThreads; i += 4) {
     pthread_t threads[4];
-    for (pthread_t& thread : threads) EXPECT(pthread_create(&thread, nullptr, thread_main, nullptr) == 0);
+    for (pthread_t& thread : threads)
+      EXPECT(pthread_create(&thread, nullptr, thread_main, nullptr) == 0);
     for (pthread_t thread : threads) pthread_join(thread, nullptr);
   }
   EXPECT(objects_gone == 2 * kThreads);

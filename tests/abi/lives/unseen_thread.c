@@ -1,6 +1,6 @@
-// Tests that a single-threaded program stays single-threaded for the C library while the helper thread works: stdio
-// takes no locks, and shared_ptr counts without atomics. The helper thread returns memory and serves the socket. Usage:
-// unseen_thread WAY.
+// Tests that a single-threaded program stays single-threaded for the C library while the helper
+// thread works: stdio takes no locks, and shared_ptr counts without atomics. The helper thread
+// returns memory and serves the socket. Usage: unseen_thread WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +16,12 @@
 #include "expect.h"
 #include "helper.h"
 
-enum { kMiB = 1 << 20, kBlocks = 100000, kBlockBytes = 1000, kNeedsLock = 128 /* of FILE::_flags2, glibc's libio.h */ };
+enum {
+  kMiB = 1 << 20,
+  kBlocks = 100000,
+  kBlockBytes = 1000,
+  kNeedsLock = 128 /* of FILE::_flags2, glibc's libio.h */
+};
 
 // Makes the library treat this program as CPython, which counts threads after each fork.
 __attribute__((visibility("default"))) const unsigned long Py_Version = 0x030C01F0;
@@ -197,8 +202,14 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*go)(void);
-  } kWays[] = {{"works", works}, {"has_threads", has_threads}, {"bare_exit", bare_exit}, {"last_exit", last_exit},
-               {"counted_fork", counted_fork}, {"executes", executes}, {"image", image}, {"crashes", crashes}};
+  } kWays[] = {{"works", works},
+               {"has_threads", has_threads},
+               {"bare_exit", bare_exit},
+               {"last_exit", last_exit},
+               {"counted_fork", counted_fork},
+               {"executes", executes},
+               {"image", image},
+               {"crashes", crashes}};
   expect_subject();
   for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
     if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;

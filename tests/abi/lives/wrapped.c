@@ -1,5 +1,7 @@
-// Beside a library that defines malloc and __libc_start_main and passes each call on (start_wrapper.c):
-//   wrapped first    in front of the allocator: it sees each call once; the C library's own blocks can still be freed
+// Beside a library that defines malloc and __libc_start_main and passes each call on
+// (start_wrapper.c):
+//   wrapped first    in front of the allocator: it sees each call once; the C library's own blocks
+//   can still be freed
 //   wrapped last     behind it: it sees no call; the C library's names still lead to the allocator
 #include <malloc.h>
 

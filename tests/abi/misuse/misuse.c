@@ -1,8 +1,9 @@
 // One misuse of the heap per run: misuse KIND SIZE [OPERATION]
 //
-// OPERATION is the call that receives a pointer outside the heap: free (the default), realloc, malloc_usable_size, or
-// C++'s delete, sized_delete or aligned_delete. Prints "pointer 0x…", the wrong pointer, before the misuse, and
-// "survived" after it and after some more use of the heap. The table of expected results is in misuse_test.cc.
+// OPERATION is the call that receives a pointer outside the heap: free (the default), realloc,
+// malloc_usable_size, or C++'s delete, sized_delete or aligned_delete. Prints "pointer 0x…", the
+// wrong pointer, before the misuse, and "survived" after it and after some more use of the heap.
+// The table of expected results is in misuse_test.cc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>
@@ -38,8 +39,11 @@ static void give_back(void* p) {
     hidden((void*)bytes);
   } else if (strstr(operation, "delete") != NULL) {
     // The calls of a C++ program; in a process without a C++ allocator, free is called instead.
-    int is_sized = strcmp(operation, "sized_delete") == 0, is_aligned = strcmp(operation, "aligned_delete") == 0;
-    void* call = dlsym(RTLD_DEFAULT, is_sized ? "_ZdlPvm" : is_aligned ? "_ZdlPvSt11align_val_t" : "_ZdlPv");
+    int is_sized = strcmp(operation, "sized_delete") == 0,
+        is_aligned = strcmp(operation, "aligned_delete") == 0;
+    void* call = dlsym(RTLD_DEFAULT, is_sized     ? "_ZdlPvm"
+                                     : is_aligned ? "_ZdlPvSt11align_val_t"
+                                                  : "_ZdlPv");
     if (call == NULL) {
       free(hidden(p));
     } else if (is_sized || is_aligned) {
@@ -139,7 +143,9 @@ static void double_after_realloc(void) {
 // ---- not the start of a block ----
 static void interior_16(void) { wrong_free((char*)taken() + 16); }
 static void interior_middle(void) { wrong_free((char*)taken() + (size / 2 & ~(size_t)15)); }
-static void interior_page(void) { wrong_free((char*)(((uintptr_t)taken() + 4096) & ~(uintptr_t)4095)); }
+static void interior_page(void) {
+  wrong_free((char*)(((uintptr_t)taken() + 4096) & ~(uintptr_t)4095));
+}
 static void misaligned_1(void) { wrong_free((char*)taken() + 1); }
 static void misaligned_8(void) { wrong_free((char*)taken() + 8); }
 static void realloc_interior(void) {
@@ -215,7 +221,8 @@ static void start_of_own_mapping(void) { wrong_free(mapping(PROT_READ | PROT_WRI
 static void no_access(void) { wrong_free(mapping(PROT_NONE) + 4096 + 64); }
 static void mapped_file(void) {
   FILE* file = fopen("/proc/self/exe", "r");
-  char* p = file == NULL ? NULL : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+  char* p =
+      file == NULL ? NULL : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
   if (p == NULL || p == MAP_FAILED) _exit(3);
   memset(p, 0, 4096);
   wrong_free(p + 64);
@@ -239,7 +246,8 @@ static void kernel_address(void) { wrong_free(hidden((void*)(uintptr_t)0xfffffff
 // ---- a block of the C library, allocated by a name of its malloc that is not replaced ----
 static void* libc_block(size_t bytes) {
   void* library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  void* (*allocate)(size_t) = library == NULL ? NULL : (void* (*)(size_t))dlsym(library, "__libc_malloc");
+  void* (*allocate)(size_t) =
+      library == NULL ? NULL : (void* (*)(size_t))dlsym(library, "__libc_malloc");
   void* p = allocate == NULL ? NULL : allocate(bytes);
   if (p == NULL) _exit(3);
   return memset(p, 0x2f, bytes);
@@ -333,18 +341,59 @@ struct Kind {
   const char* name;
   void (*run)(void);
 };
-#define KIND(name) {#name, name}
-static const struct Kind kinds[] = {
-    KIND(double_now), KIND(double_after_others), KIND(double_with_one_between), KIND(double_in_thread), KIND(double_from_thread),
-    KIND(double_in_two_threads), KIND(double_of_exited_threads), KIND(double_aligned), KIND(double_after_realloc),
-    KIND(interior_16), KIND(interior_middle), KIND(interior_page), KIND(misaligned_1), KIND(misaligned_8), KIND(realloc_interior),
-    KIND(interior_in_thread), KIND(stack), KIND(stack_of_thread), KIND(main_stack_in_thread), KIND(stack_of_other_thread),
-    KIND(thread_local_data), KIND(thread_local_data_in_thread), KIND(static_data), KIND(static_initialised_data), KIND(constant_data),
-    KIND(library_data), KIND(code), KIND(own_mapping), KIND(start_of_own_mapping), KIND(no_access), KIND(mapped_file), KIND(brk_memory),
-    KIND(unmapped), KIND(low_address), KIND(small_number), KIND(last_address), KIND(not_canonical), KIND(kernel_address),
-    KIND(libc_interior), KIND(libc_misaligned), KIND(libc_freed), KIND(libc_blocks), KIND(libc_blocks_in_thread), KIND(overwritten_by_text),
-    KIND(overwritten_by_zero), KIND(overwritten_by_stack_pointer), KIND(overwritten_low_byte), KIND(overwritten_in_list),
-    KIND(realloc_freed), KIND(usable_size_of_freed), KIND(overflow)};
+#define KIND(name) \
+  { #name, name }
+static const struct Kind kinds[] = {KIND(double_now),
+                                    KIND(double_after_others),
+                                    KIND(double_with_one_between),
+                                    KIND(double_in_thread),
+                                    KIND(double_from_thread),
+                                    KIND(double_in_two_threads),
+                                    KIND(double_of_exited_threads),
+                                    KIND(double_aligned),
+                                    KIND(double_after_realloc),
+                                    KIND(interior_16),
+                                    KIND(interior_middle),
+                                    KIND(interior_page),
+                                    KIND(misaligned_1),
+                                    KIND(misaligned_8),
+                                    KIND(realloc_interior),
+                                    KIND(interior_in_thread),
+                                    KIND(stack),
+                                    KIND(stack_of_thread),
+                                    KIND(main_stack_in_thread),
+                                    KIND(stack_of_other_thread),
+                                    KIND(thread_local_data),
+                                    KIND(thread_local_data_in_thread),
+                                    KIND(static_data),
+                                    KIND(static_initialised_data),
+                                    KIND(constant_data),
+                                    KIND(library_data),
+                                    KIND(code),
+                                    KIND(own_mapping),
+                                    KIND(start_of_own_mapping),
+                                    KIND(no_access),
+                                    KIND(mapped_file),
+                                    KIND(brk_memory),
+                                    KIND(unmapped),
+                                    KIND(low_address),
+                                    KIND(small_number),
+                                    KIND(last_address),
+                                    KIND(not_canonical),
+                                    KIND(kernel_address),
+                                    KIND(libc_interior),
+                                    KIND(libc_misaligned),
+                                    KIND(libc_freed),
+                                    KIND(libc_blocks),
+                                    KIND(libc_blocks_in_thread),
+                                    KIND(overwritten_by_text),
+                                    KIND(overwritten_by_zero),
+                                    KIND(overwritten_by_stack_pointer),
+                                    KIND(overwritten_low_byte),
+                                    KIND(overwritten_in_list),
+                                    KIND(realloc_freed),
+                                    KIND(usable_size_of_freed),
+                                    KIND(overflow)};
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;

@@ -1,8 +1,8 @@
 // The outcome of each misuse of misuse.c, with seemalloc and, for comparison, with glibc.
 //
-// Reads MISUSE_PROGRAM and SEEMALLOC_LIB. A size under `must` that is not caught fails the test; the others are counted
-// and printed, so that a change in either direction is visible. "Caught" means an end by SIGABRT; the line on stderr is
-// checked for seemalloc only.
+// Reads MISUSE_PROGRAM and SEEMALLOC_LIB. A size under `must` that is not caught fails the test;
+// the others are counted and printed, so that a change in either direction is visible. "Caught"
+// means an end by SIGABRT; the line on stderr is checked for seemalloc only.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -41,8 +41,8 @@ const Sizes kAll = kSmall + kPaged + kLarge;
 const char* kDouble = "double free|invalid free";
 const char* kUse = "double free|invalid free|invalid pointer|use of a freed block";
 
-// Misuse that free and realloc can see on their slow paths must be caught; misuse that only the fast path could detect
-// is counted only.
+// Misuse that free and realloc can see on their slow paths must be caught; misuse that only the
+// fast path could detect is counted only.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {"double_now", kAll, {}, kDouble},
@@ -78,8 +78,10 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Outcome misuse(const char* kind, size_t size, std::vector<std::string> environment, const char* operation = "free") {
-  return conform::run({{variable("MISUSE_PROGRAM"), kind, std::to_string(size), operation}, environment, 4});
+Outcome misuse(const char* kind, size_t size, std::vector<std::string> environment,
+               const char* operation = "free") {
+  return conform::run(
+      {{variable("MISUSE_PROGRAM"), kind, std::to_string(size), operation}, environment, 4});
 }
 
 std::vector<std::string> preloaded(const std::string& options = "") {
@@ -97,8 +99,8 @@ bool survived(const Outcome& outcome) {
   return outcome.exited(0) && outcome.out.find("survived") != std::string::npos;
 }
 
-// Requires exactly one line "seemalloc: KIND POINTER", first on stderr, with KIND one of `allowed`; indented lines may
-// follow. Returns the problem, or "".
+// Requires exactly one line "seemalloc: KIND POINTER", first on stderr, with KIND one of `allowed`;
+// indented lines may follow. Returns the problem, or "".
 std::string line_problem(const Outcome& outcome, const std::string& allowed, bool with_pointer) {
   std::vector<std::string> lines = conform::lines_of(outcome.err);
   if (lines.empty()) return "no line on stderr";
@@ -113,7 +115,8 @@ std::string line_problem(const Outcome& outcome, const std::string& allowed, boo
     if (lines[0].rfind(start + "0x", 0) != 0) continue;
     std::string rest = lines[0].substr(start.size());
     std::string pointer = pointer_of(outcome);
-    bool same = rest.rfind(pointer, 0) == 0 && (rest.size() == pointer.size() || !isxdigit(rest[pointer.size()]));
+    bool same = rest.rfind(pointer, 0) == 0 &&
+                (rest.size() == pointer.size() || !isxdigit(rest[pointer.size()]));
     return !with_pointer || same ? "" : "another pointer than " + pointer + ": " + lines[0];
   }
   return "expected \"seemalloc: " + allowed + " 0x…\", got: " + lines[0];
@@ -134,12 +137,14 @@ void expect_caught(const Row& row, const Outcome& outcome) {
   EXPECT_EQ(line_problem(outcome, row.line, std::string(row.line) != "corrupted free list"), "");
 }
 
-// A pointer that no allocator in the process knows, and the expected description of the memory that it points to.
+// A pointer that no allocator in the process knows, and the expected description of the memory that
+// it points to.
 struct Foreign {
   const char* kind;
   const char* place;
 };
-const char* const kAnonymous = ": anonymous memory (mmap, another thread's stack, thread-local data)";
+const char* const kAnonymous =
+    ": anonymous memory (mmap, another thread's stack, thread-local data)";
 const std::vector<Foreign>& foreign_kinds() {
   static const std::vector<Foreign> kinds = {
       {"stack", ": this thread's stack"},
@@ -169,7 +174,8 @@ const std::vector<Foreign>& foreign_kinds() {
   };
   return kinds;
 }
-const char* const kOperations[] = {"free", "realloc", "malloc_usable_size", "delete", "sized_delete", "aligned_delete"};
+const char* const kOperations[] = {"free",   "realloc",      "malloc_usable_size",
+                                   "delete", "sized_delete", "aligned_delete"};
 
 TEST(Misuse, Table) {
   ASSERT_NE(variable("MISUSE_PROGRAM"), "");
@@ -198,7 +204,8 @@ TEST(Misuse, Table) {
         expect_caught(row, outcome);
       } else {
         if (mine != 'A') missed.push_back(name);
-        EXPECT_FALSE(outcome.timed_out) << "not caught is one thing, hanging another: " << outcome.all();
+        EXPECT_FALSE(outcome.timed_out)
+            << "not caught is one thing, hanging another: " << outcome.all();
       }
     }
     printf("%-30s %-12s %-12s\n", row.kind, ours.c_str(), theirs.c_str());
@@ -209,7 +216,8 @@ TEST(Misuse, Table) {
   printf("\n");
 }
 
-// glibc, too, ends the program on such a free or realloc; its malloc_usable_size may return anything.
+// glibc, too, ends the program on such a free or realloc; its malloc_usable_size may return
+// anything.
 TEST(Misuse, ForeignPointersEndTheProgram) {
   for (const Foreign& foreign : foreign_kinds()) {
     for (const char* operation : kOperations) {
@@ -238,8 +246,8 @@ TEST(Misuse, ForeignPointersAreReportedByOption) {
   }
 }
 
-// Small, large and mapped blocks of glibc's main arena and of another arena: a block that glibc's malloc allocated is
-// passed to glibc.
+// Small, large and mapped blocks of glibc's main arena and of another arena: a block that glibc's
+// malloc allocated is passed to glibc.
 TEST(Misuse, BlocksOfGlibcArePassedOn) {
   for (const char* kind : {"libc_blocks", "libc_blocks_in_thread"}) {
     for (const char* operation : kOperations) {

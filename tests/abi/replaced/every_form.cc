@@ -1,9 +1,9 @@
-// Calls each of the 20 operators in a program that replaces some of them: every_form MASK, one bit for each replaced
-// operator (forms.h).
+// Calls each of the 20 operators in a program that replaces some of them: every_form MASK, one bit
+// for each replaced operator (forms.h).
 //
-// The standard defines which operator serves a call: the program's, if that form is replaced; otherwise the operator
-// that serves the form which the default version calls; the last default version calls no other. Each new is paired
-// with each delete that may take its block.
+// The standard defines which operator serves a call: the program's, if that form is replaced;
+// otherwise the operator that serves the form which the default version calls; the last default
+// version calls no other. Each new is paired with each delete that may take its block.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,14 +24,16 @@ Form server_of(Form form) {
   return kCalls[form] == form ? kForms : server_of(kCalls[form]);
 }
 
-#define EXPECT(condition)                                                                                          \
-  do {                                                                                                             \
-    checks++;                                                                                                      \
-    if (!(condition)) {                                                                                            \
-      fprintf(stderr, "mask %#x, form %d, other form %d, %zu bytes, alignment %zu: expected %s; %d calls, last %d\n", mask, \
-              int(form), int(other), bytes, alignment, #condition, seen.calls, int(seen.last));                    \
-      _Exit(1);                                                                                                    \
-    }                                                                                                              \
+#define EXPECT(condition)                                                                                 \
+  do {                                                                                                    \
+    checks++;                                                                                             \
+    if (!(condition)) {                                                                                   \
+      fprintf(                                                                                            \
+          stderr,                                                                                         \
+          "mask %#x, form %d, other form %d, %zu bytes, alignment %zu: expected %s; %d calls, last %d\n", \
+          mask, int(form), int(other), bytes, alignment, #condition, seen.calls, int(seen.last));         \
+      _Exit(1);                                                                                           \
+    }                                                                                                     \
   } while (0)
 
 void* call_new(Form form, size_t bytes, size_t alignment) {
@@ -69,10 +71,13 @@ void call_delete(Form form, void* p, size_t bytes, size_t alignment) {
 }
 
 constexpr Form kNews[] = {kNew, kNewArray, kNewNothrow, kNewArrayNothrow};
-constexpr Form kAlignedNews[] = {kNewAligned, kNewArrayAligned, kNewAlignedNothrow, kNewArrayAlignedNothrow};
-constexpr Form kDeletes[] = {kDelete, kDeleteSized, kDeleteNothrow, kDeleteArray, kDeleteArraySized, kDeleteArrayNothrow};
-constexpr Form kAlignedDeletes[] = {kDeleteAligned, kDeleteSizedAligned, kDeleteAlignedNothrow,
-                                    kDeleteArrayAligned, kDeleteArraySizedAligned, kDeleteArrayAlignedNothrow};
+constexpr Form kAlignedNews[] = {kNewAligned, kNewArrayAligned, kNewAlignedNothrow,
+                                 kNewArrayAlignedNothrow};
+constexpr Form kDeletes[] = {kDelete,      kDeleteSized,      kDeleteNothrow,
+                             kDeleteArray, kDeleteArraySized, kDeleteArrayNothrow};
+constexpr Form kAlignedDeletes[] = {kDeleteAligned,           kDeleteSizedAligned,
+                                    kDeleteAlignedNothrow,    kDeleteArrayAligned,
+                                    kDeleteArraySizedAligned, kDeleteArrayAlignedNothrow};
 
 bool is_nothrow(Form form) { return form >= kNewNothrow && form <= kNewArrayAlignedNothrow; }
 
@@ -84,7 +89,9 @@ void* checked_new(Form form, size_t bytes, size_t alignment) {
   EXPECT(p != nullptr);
   EXPECT(is_of_pool(p) == (server != kForms));
   EXPECT(seen.calls == (server != kForms ? 1 : 0));
-  if (server != kForms) EXPECT(seen.last == server && seen.block == p && seen.bytes == bytes && seen.alignment == alignment);
+  if (server != kForms)
+    EXPECT(seen.last == server && seen.block == p && seen.bytes == bytes &&
+           seen.alignment == alignment);
   EXPECT(alignment == 0 || reinterpret_cast<uintptr_t>(p) % alignment == 0);
   static_cast<char*>(p)[0] = static_cast<char*>(p)[bytes - 1] = 1;
   return p;
@@ -119,15 +126,16 @@ void check_refused(Form form, size_t bytes, size_t alignment) {
   EXPECT(caught == !is_nothrow(form));
 }
 
-void check_pairs(const Form* news, const Form* end_of_news, const Form* deletes, const Form* end_of_deletes, size_t bytes,
-                 size_t alignment) {
+void check_pairs(const Form* news, const Form* end_of_news, const Form* deletes,
+                 const Form* end_of_deletes, size_t bytes, size_t alignment) {
   for (const Form* form = news; form < end_of_news; form++) {
     check_refused(*form, bytes, alignment);
     for (const Form* other = deletes; other < end_of_deletes; other++) {
       void* p = checked_new(*form, bytes, alignment);
-      // The library's delete must not receive a block of the program's pool: such a program is wrong under any
-      // allocator.
-      if (!is_of_pool(p) || server_of(*other) != kForms) check_delete(*other, *form, p, bytes, alignment);
+      // The library's delete must not receive a block of the program's pool: such a program is
+      // wrong under any allocator.
+      if (!is_of_pool(p) || server_of(*other) != kForms)
+        check_delete(*other, *form, p, bytes, alignment);
     }
   }
 }
@@ -138,10 +146,12 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   mask = static_cast<unsigned>(strtoul(argv[1], nullptr, 0));
   for (int round = 0; round < 2; round++) {
-    for (size_t bytes : {size_t{1}, size_t{24}, size_t{1000}, size_t{5000}, size_t{50000}, size_t{1500000}}) {
+    for (size_t bytes :
+         {size_t{1}, size_t{24}, size_t{1000}, size_t{5000}, size_t{50000}, size_t{1500000}}) {
       check_pairs(kNews, kNews + 4, kDeletes, kDeletes + 6, bytes, 0);
       for (size_t alignment : {size_t{64}, size_t{4096}}) {
-        check_pairs(kAlignedNews, kAlignedNews + 4, kAlignedDeletes, kAlignedDeletes + 6, bytes, alignment);
+        check_pairs(kAlignedNews, kAlignedNews + 4, kAlignedDeletes, kAlignedDeletes + 6, bytes,
+                    alignment);
       }
     }
   }

@@ -1,4 +1,5 @@
-// Alignment: malloc's default, the aligned functions for every power of two up to 1 GiB, and their corner cases.
+// Alignment: malloc's default, the aligned functions for every power of two up to 1 GiB, and their
+// corner cases.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -15,12 +16,15 @@ namespace {
 
 using conform::opaque;
 
-size_t low_bits(const void* p, size_t alignment) { return reinterpret_cast<uintptr_t>(p) % alignment; }
+size_t low_bits(const void* p, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(p) % alignment;
+}
 
 TEST(Alignment, MallocGivesSixteen) {
   for (size_t size = 0; size <= 40000; size += size < 2000 ? 1 : 97) {
     size_t alignment = size <= 8 ? 8 : 16;
-    void* blocks[4] = {opaque(malloc(size)), opaque(malloc(size)), opaque(calloc(1, size)), opaque(realloc(nullptr, size))};
+    void* blocks[4] = {opaque(malloc(size)), opaque(malloc(size)), opaque(calloc(1, size)),
+                       opaque(realloc(nullptr, size))};
     for (void* block : blocks) {
       ASSERT_EQ(low_bits(block, alignment), 0u) << size;
       free(block);
@@ -42,7 +46,8 @@ TEST(Alignment, ReallocGivesSixteen) {
   free(block);
 }
 
-// Fills the usable bytes; of a large block, both ends. (glibc counts the whole rest of a mapping as usable.)
+// Fills the usable bytes; of a large block, both ends. (glibc counts the whole rest of a mapping as
+// usable.)
 void fill(void* block, int mark) {
   size_t usable = malloc_usable_size(block), piece = usable < 1 << 20 ? usable : 1 << 19;
   memset(block, mark, piece);
@@ -55,7 +60,8 @@ void expect_aligned(size_t alignment, size_t size) {
   void* blocks[3] = {};
   blocks[0] = opaque(memalign(alignment, size));
   blocks[1] = opaque(aligned_alloc(alignment, size));
-  ASSERT_EQ(posix_memalign(&blocks[2], alignment < sizeof(void*) ? sizeof(void*) : alignment, size), 0);
+  ASSERT_EQ(posix_memalign(&blocks[2], alignment < sizeof(void*) ? sizeof(void*) : alignment, size),
+            0);
   for (int i = 0; i < 3; i++) {
     ASSERT_NE(blocks[i], nullptr);
     EXPECT_EQ(low_bits(blocks[i], alignment), 0u);
@@ -73,17 +79,20 @@ void expect_aligned(size_t alignment, size_t size) {
 
 TEST(Alignment, EveryPowerOfTwoToAGigabyte) {
   for (size_t alignment = 1; alignment <= size_t{1} << 30; alignment *= 2) {
-    for (size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{24}, size_t{100}, size_t{1000}, size_t{5000}, size_t{40000}, size_t{300000}}) {
+    for (size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{24}, size_t{100}, size_t{1000},
+                        size_t{5000}, size_t{40000}, size_t{300000}}) {
       expect_aligned(alignment, size);
     }
     if (alignment <= size_t{1} << 20) {
-      for (size_t size : {alignment - 1, alignment, alignment + 1, 3 * alignment}) expect_aligned(alignment, size);
+      for (size_t size : {alignment - 1, alignment, alignment + 1, 3 * alignment})
+        expect_aligned(alignment, size);
     }
   }
 }
 
 TEST(Alignment, ManyAtOnceDoNotOverlap) {
-  for (size_t alignment : {size_t{32}, size_t{64}, size_t{128}, size_t{512}, size_t{4096}, size_t{8192}, size_t{65536}, size_t{2} << 20}) {
+  for (size_t alignment : {size_t{32}, size_t{64}, size_t{128}, size_t{512}, size_t{4096},
+                           size_t{8192}, size_t{65536}, size_t{2} << 20}) {
     std::vector<unsigned char*> blocks;
     size_t count = alignment > 65536 ? 8 : 200;
     for (size_t i = 0; i < count; i++) {
@@ -111,8 +120,8 @@ TEST(Alignment, MemalignRoundsOddAlignmentsUp) {
   }
 }
 
-// glibc up to 2.37 behaves as memalign. From 2.38 on, as in the manual, it fails with EINVAL. Both are accepted; a
-// misaligned block is not.
+// glibc up to 2.37 behaves as memalign. From 2.38 on, as in the manual, it fails with EINVAL. Both
+// are accepted; a misaligned block is not.
 TEST(Alignment, AlignedAllocRoundsOddAlignmentsUpOrRefuses) {
   for (size_t alignment : {3, 24, 48, 100, 4097}) {
     size_t rounded = 1;
@@ -140,7 +149,8 @@ TEST(Alignment, AlignedAllocTakesSizesThatAreNoMultiple) {
 
 TEST(Alignment, PageFunctions) {
   size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (size_t size : {size_t{0}, size_t{1}, page - 1, page, page + 1, 10 * page + 7, size_t{5} << 20}) {
+  for (size_t size :
+       {size_t{0}, size_t{1}, page - 1, page, page + 1, 10 * page + 7, size_t{5} << 20}) {
     void* v = opaque(valloc(size));
     void* pv = opaque(pvalloc(size));
     ASSERT_NE(v, nullptr);
@@ -148,7 +158,8 @@ TEST(Alignment, PageFunctions) {
     EXPECT_EQ(low_bits(v, page), 0u);
     EXPECT_EQ(low_bits(pv, page), 0u);
     EXPECT_GE(malloc_usable_size(v), size);
-    EXPECT_GE(malloc_usable_size(pv), (size + page - 1) / page * page) << "pvalloc rounds up to whole pages";
+    EXPECT_GE(malloc_usable_size(pv), (size + page - 1) / page * page)
+        << "pvalloc rounds up to whole pages";
     memset(pv, 1, malloc_usable_size(pv));
     free(v);
     free(pv);
@@ -163,7 +174,8 @@ TEST(Alignment, ReallocOfAlignedBlocksKeepsContents) {
         for (size_t i = 0; i < size; i++) block[i] = static_cast<unsigned char>(i * 7);
         block = opaque(static_cast<unsigned char*>(realloc(block, next)));
         ASSERT_NE(block, nullptr);
-        for (size_t i = 0; i < size && i < next; i++) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));
+        for (size_t i = 0; i < size && i < next; i++)
+          ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));
         free(block);
       }
     }

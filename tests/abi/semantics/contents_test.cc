@@ -1,4 +1,5 @@
-// Contents: blocks are distinct, writable up to their usable size, zeroed by calloc, and preserved by realloc.
+// Contents: blocks are distinct, writable up to their usable size, zeroed by calloc, and preserved
+// by realloc.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -59,8 +60,10 @@ TEST(Contents, UsableSizeIsWhollyOurs) {
 }
 
 TEST(Contents, BytesInUsableSizeSurviveRealloc) {
-  // The block is as large as malloc_usable_size reports: growing to that size stays in place or copies all of it.
-  for (size_t size : {size_t{1}, size_t{20}, size_t{130}, size_t{1000}, size_t{5000}, size_t{70000}, size_t{2} << 20}) {
+  // The block is as large as malloc_usable_size reports: growing to that size stays in place or
+  // copies all of it.
+  for (size_t size : {size_t{1}, size_t{20}, size_t{130}, size_t{1000}, size_t{5000}, size_t{70000},
+                      size_t{2} << 20}) {
     auto block = opaque(static_cast<unsigned char*>(malloc(size)));
     size_t usable = malloc_usable_size(block);
     memset(block, 0x77, usable);
@@ -70,7 +73,9 @@ TEST(Contents, BytesInUsableSizeSurviveRealloc) {
   }
 }
 
-bool is_zero(const unsigned char* bytes, size_t size) { return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0); }
+bool is_zero(const unsigned char* bytes, size_t size) {
+  return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
 
 // Checks all usable bytes; with glibc, too, they are zero.
 bool is_zero(unsigned char* block) { return is_zero(block, malloc_usable_size(block)); }
@@ -101,11 +106,14 @@ void expect_zero_on_reuse(size_t size, size_t count, bool from_another_thread) {
 }
 
 TEST(Contents, CallocIsZeroAlsoOnReusedMemory) {
-  for (size_t size = 1; size <= 4096; size += size < 300 ? 1 : 37) expect_zero_on_reuse(size, 30, false);
-  for (size_t size : {size_t{5000}, size_t{8192}, size_t{20000}, size_t{32768}, size_t{32769}, size_t{65536}, size_t{100000}}) {
+  for (size_t size = 1; size <= 4096; size += size < 300 ? 1 : 37)
+    expect_zero_on_reuse(size, 30, false);
+  for (size_t size : {size_t{5000}, size_t{8192}, size_t{20000}, size_t{32768}, size_t{32769},
+                      size_t{65536}, size_t{100000}}) {
     expect_zero_on_reuse(size, 20, false);
   }
-  for (size_t size : {size_t{130000}, size_t{1} << 20, (size_t{2} << 20) + 5, size_t{8} << 20, size_t{33} << 20}) {
+  for (size_t size : {size_t{130000}, size_t{1} << 20, (size_t{2} << 20) + 5, size_t{8} << 20,
+                      size_t{33} << 20}) {
     expect_zero_on_reuse(size, 3, false);
   }
 }
@@ -146,7 +154,8 @@ TEST(Contents, CallocIsZeroToTheUsableSizeForLargeSizes) {
 }
 
 TEST(Contents, CallocIsZeroOnMemoryFreedByAnotherThread) {
-  for (size_t size : {size_t{8}, size_t{48}, size_t{200}, size_t{1000}, size_t{5000}, size_t{40000}, size_t{300000}, size_t{3} << 20}) {
+  for (size_t size : {size_t{8}, size_t{48}, size_t{200}, size_t{1000}, size_t{5000}, size_t{40000},
+                      size_t{300000}, size_t{3} << 20}) {
     expect_zero_on_reuse(size, size > 100000 ? 3 : 50, true);
   }
 }
@@ -173,9 +182,11 @@ TEST(Contents, CallocIsZeroWhenSpansChangeTheirSize) {
 }
 
 TEST(Contents, KeptByReallocForAllTransitions) {
-  const size_t sizes[] = {1,    7,    8,     9,     16,    17,    24,    100,    128,    129,    500,     1000,    1024,
-                          1025, 2048, 4000,  4096,  8192,  8193,  16000, 32768,  32769,  65536,  100000,  131072,  131073,
-                          262144, 500000, 1 << 20, (1 << 20) + 1, 2 << 20, 3 << 20, 9 << 20};
+  const size_t sizes[] = {
+      1,       7,       8,      9,      16,     17,     24,     100,    128,     129,
+      500,     1000,    1024,   1025,   2048,   4000,   4096,   8192,   8193,    16000,
+      32768,   32769,   65536,  100000, 131072, 131073, 262144, 500000, 1 << 20, (1 << 20) + 1,
+      2 << 20, 3 << 20, 9 << 20};
   for (size_t from : sizes) {
     for (size_t to : sizes) {
       auto block = opaque(static_cast<unsigned char*>(malloc(from)));
@@ -188,7 +199,8 @@ TEST(Contents, KeptByReallocForAllTransitions) {
       ASSERT_NE(block, nullptr);
       ASSERT_GE(malloc_usable_size(block), to);
       for (size_t i = 0; i < kept - 1; i += step) {
-        ASSERT_EQ(block[i], static_cast<unsigned char>(i * 131 + from)) << from << " to " << to << " at " << i;
+        ASSERT_EQ(block[i], static_cast<unsigned char>(i * 131 + from))
+            << from << " to " << to << " at " << i;
       }
       ASSERT_EQ(block[kept - 1], 0x3c) << from << " to " << to;
       block[to - 1] = 1;
@@ -211,12 +223,14 @@ TEST(Contents, KeptByGrowthInSteps) {
   }
 }
 
-// Calls on parts of a block split its mapping into several, which a kernel may move one by one, or only in part.
+// Calls on parts of a block split its mapping into several, which a kernel may move one by one, or
+// only in part.
 TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
   constexpr size_t kPart = 64 << 10;
   for (size_t size = size_t{2} << 20; size <= size_t{16} << 20; size *= 2) {
     auto block = opaque(static_cast<unsigned char*>(malloc(size)));
-    auto first = reinterpret_cast<unsigned char*>((reinterpret_cast<uintptr_t>(block) + kPart - 1) / kPart * kPart);
+    auto first = reinterpret_cast<unsigned char*>((reinterpret_cast<uintptr_t>(block) + kPart - 1) /
+                                                  kPart * kPart);
     for (size_t i = 0; i < size; i += 509) block[i] = static_cast<unsigned char>(i * 131 + size);
     for (unsigned i = 0; i < 8; i++) {
       unsigned char* part = first + 2 * i * kPart;
@@ -226,7 +240,8 @@ TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
     for (size_t larger = size + size / 3; larger < 5 * size; larger *= 2) {
       block = opaque(static_cast<unsigned char*>(realloc(block, larger)));
       ASSERT_NE(block, nullptr);
-      for (size_t i = 0; i < size; i += 509) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 131 + size));
+      for (size_t i = 0; i < size; i += 509)
+        ASSERT_EQ(block[i], static_cast<unsigned char>(i * 131 + size));
       block[larger - 1] = 1;
     }
     free(block);

@@ -1,5 +1,5 @@
-// errno: unchanged by every success and by free; set to ENOMEM (or EINVAL) where a request is refused, with no other
-// effect.
+// errno: unchanged by every success and by free; set to ENOMEM (or EINVAL) where a request is
+// refused, with no other effect.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 using conform::opaque;
 
-constexpr size_t kSizes[] = {0, 1, 8, 16, 100, 1000, 1024, 1025, 4096, 10000, 32768, 32769, 100000, 1 << 20, 5 << 20, 64 << 20};
+constexpr size_t kSizes[] = {0,    1,     8,     16,    100,    1000,    1024,    1025,
+                             4096, 10000, 32768, 32769, 100000, 1 << 20, 5 << 20, 64 << 20};
 constexpr int kMark = 4242;
 
 TEST(Errno, UntouchedBySuccess) {
@@ -65,10 +66,14 @@ TEST(Errno, UntouchedByFreeOfManyLargeBlocks) {
   EXPECT_EQ(errno, kMark);
 }
 
-const size_t kTooMuch[] = {static_cast<size_t>(PTRDIFF_MAX) + 1, static_cast<size_t>(PTRDIFF_MAX) + 4096,
-                           SIZE_MAX - 8192,                      SIZE_MAX - 4096,
-                           SIZE_MAX - 64,                        SIZE_MAX - 15,
-                           SIZE_MAX - 7,                         SIZE_MAX};
+const size_t kTooMuch[] = {static_cast<size_t>(PTRDIFF_MAX) + 1,
+                           static_cast<size_t>(PTRDIFF_MAX) + 4096,
+                           SIZE_MAX - 8192,
+                           SIZE_MAX - 4096,
+                           SIZE_MAX - 64,
+                           SIZE_MAX - 15,
+                           SIZE_MAX - 7,
+                           SIZE_MAX};
 
 void expect_refused(const char* what, const std::function<void*()>& f, int code = ENOMEM) {
   errno = kMark;
@@ -96,7 +101,8 @@ TEST(Errno, BeyondPtrdiffMaxIsRefused) {
 
 // Sizes that the type allows but no machine provides: 2^63 − 1, and sizes beyond any address space.
 TEST(Errno, MoreThanTheAddressSpaceIsRefused) {
-  for (size_t raw : {static_cast<size_t>(PTRDIFF_MAX), static_cast<size_t>(PTRDIFF_MAX) - 4096, size_t{1} << 62, size_t{1} << 48}) {
+  for (size_t raw : {static_cast<size_t>(PTRDIFF_MAX), static_cast<size_t>(PTRDIFF_MAX) - 4096,
+                     size_t{1} << 62, size_t{1} << 48}) {
     SCOPED_TRACE(raw);
     size_t size = opaque(raw);
     expect_refused("malloc", [=] { return malloc(size); });
@@ -111,8 +117,13 @@ TEST(Errno, ProductsThatOverflowAreRefused) {
   struct Case {
     size_t count, size;
   };
-  for (Case c : {Case{SIZE_MAX, 2}, {2, SIZE_MAX}, {size_t{1} << 32, size_t{1} << 32}, {(size_t{1} << 32) + 1, size_t{1} << 32},
-                 {SIZE_MAX / 2 + 2, 2}, {SIZE_MAX / 3 + 2, 3}, {SIZE_MAX, SIZE_MAX}}) {
+  for (Case c : {Case{SIZE_MAX, 2},
+                 {2, SIZE_MAX},
+                 {size_t{1} << 32, size_t{1} << 32},
+                 {(size_t{1} << 32) + 1, size_t{1} << 32},
+                 {SIZE_MAX / 2 + 2, 2},
+                 {SIZE_MAX / 3 + 2, 3},
+                 {SIZE_MAX, SIZE_MAX}}) {
     size_t count = opaque(c.count), size = opaque(c.size);
     expect_refused("calloc", [=] { return calloc(count, size); });
     expect_refused("reallocarray null", [=] { return reallocarray(nullptr, count, size); });
@@ -128,7 +139,8 @@ TEST(Errno, RefusedReallocKeepsTheOldBlock) {
   for (size_t old_size : {size_t{1}, size_t{100}, size_t{5000}, size_t{100000}, size_t{3} << 20}) {
     auto block = opaque(static_cast<unsigned char*>(malloc(old_size)));
     memset(block, 0xab, old_size);
-    for (size_t raw : kTooMuch) expect_refused("realloc", [=] { return realloc(block, opaque(raw)); });
+    for (size_t raw : kTooMuch)
+      expect_refused("realloc", [=] { return realloc(block, opaque(raw)); });
     expect_refused("realloc 2^62", [=] { return realloc(block, opaque(size_t{1} << 62)); });
     for (size_t i = 0; i < old_size; i++) ASSERT_EQ(block[i], 0xab);
     free(block);
@@ -139,8 +151,9 @@ TEST(Errno, PosixMemalignReturnsItsCode) {
   void* untouched = &untouched;
   void* p = untouched;
   errno = kMark;
-  for (size_t alignment : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{7}, size_t{12}, size_t{24}, size_t{48}, size_t{100},
-                           size_t{4095}, SIZE_MAX, SIZE_MAX - 7}) {
+  for (size_t alignment :
+       {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{7}, size_t{12}, size_t{24}, size_t{48},
+        size_t{100}, size_t{4095}, SIZE_MAX, SIZE_MAX - 7}) {
     EXPECT_EQ(posix_memalign(&p, opaque(alignment), 100), EINVAL) << alignment;
     EXPECT_EQ(p, untouched) << alignment;
   }
@@ -170,8 +183,10 @@ TEST(Errno, PosixMemalignStoresEnomemToo) {
 TEST(Errno, AlignmentsNoSystemHasAreRefused) {
   expect_refused("memalign 2^63", [] { return memalign(opaque(size_t{1} << 63), 100); });
   expect_refused("memalign 2^62", [] { return memalign(opaque(size_t{1} << 62), 100); });
-  expect_refused("memalign SIZE_MAX", [] { return memalign(opaque(SIZE_MAX), 100); }, EINVAL);
-  expect_refused("memalign 2^63 + 1", [] { return memalign(opaque((size_t{1} << 63) + 1), 100); }, EINVAL);
+  expect_refused(
+      "memalign SIZE_MAX", [] { return memalign(opaque(SIZE_MAX), 100); }, EINVAL);
+  expect_refused(
+      "memalign 2^63 + 1", [] { return memalign(opaque((size_t{1} << 63) + 1), 100); }, EINVAL);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Prints "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, as its argument says:
+// Prints "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, as its
+// argument says:
 //   for SECONDS   of CPU time in the main thread, then ends
 //   threads N     threads one after the other, each of 60 ms
 //   fork SECONDS  a forked child uses this much, allocates meanwhile and ends by exit, then 0.2 s

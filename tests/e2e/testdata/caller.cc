@@ -1,5 +1,5 @@
-// Makes the allocator issue known system calls, from functions with known names, as commanded on standard input or by
-// its arguments.
+// Makes the allocator issue known system calls, from functions with known names, as commanded on
+// standard input or by its arguments.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
-// A program for `seemalloc compare`: `churn` allocates and frees in one thread, holds 32 MiB for a moment, and ends
-// with half of it. `churn serve` listens on a socket until it is ended. `churn sleep` sleeps for a minute.
+// A program for `seemalloc compare`: `churn` allocates and frees in one thread, holds 32 MiB for a
+// moment, and ends with half of it. `churn serve` listens on a socket until it is ended. `churn
+// sleep` sleeps for a minute.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>

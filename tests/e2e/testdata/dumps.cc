@@ -1,9 +1,13 @@
-// Executes its arguments, one after the other, and exits: for the ways in which profiles are written automatically.
-//   keep:N, free: words.h                                              churn:N  allocates and frees N MiB
-//   sleep:MS   sleeps, doing nothing                                   fail     requests too much memory; must get null
-//   await:N    waits until there are N profiles in its directory       signal:N sends itself a signal
+// Executes its arguments, one after the other, and exits: for the ways in which profiles are
+// written automatically.
+//   keep:N, free: words.h                                              churn:N  allocates and frees
+//   N MiB
+//   sleep:MS   sleeps, doing nothing                                   fail     requests too much
+//   memory; must get null await:N    waits until there are N profiles in its directory
+//   signal:N sends itself a signal
 //   until:N    churn:1 until a profile of this number exists in its directory, or has existed
-//   fork:N     has a child do churn:N and exit, waits for it           exec:N   has a child start this program with churn:N
+//   fork:N     has a child do churn:N and exit, waits for it           exec:N   has a child start
+//   this program with churn:N
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -94,7 +98,8 @@ int main(int, char** argv) {
     if (word == "signal") raise(static_cast<int>(number));
     if (word == "await" && !await(number)) return 3;
     if (word == "until" && !until(number)) return 4;
-    if ((word == "fork" || word == "exec") && in_child(argv[0], number, word == "exec") != 0) return 2;
+    if ((word == "fork" || word == "exec") && in_child(argv[0], number, word == "exec") != 0)
+      return 2;
     return 0;
   });
 }

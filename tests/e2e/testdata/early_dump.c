@@ -1,4 +1,5 @@
-// A library whose constructor, which runs before the allocator's own, allocates until $PREFIX.PID.0.i0.heap exists.
+// A library whose constructor, which runs before the allocator's own, allocates until
+// $PREFIX.PID.0.i0.heap exists.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-static void *volatile kept[64];
+static void* volatile kept[64];
 
 __attribute__((noinline)) static void work(void) {
   for (int i = 0; i < 64; i++) {
@@ -20,8 +20,9 @@ int main(void) {
   for (int i = 0; i < 5; i++) {
     work();
     Py_InitializeEx(0);
-    PyRun_SimpleString("def within():\n  return [bytearray(5000) for _ in range(4000)]\nwithin()\n");
-    PyThreadState *other = Py_NewInterpreter();
+    PyRun_SimpleString(
+        "def within():\n  return [bytearray(5000) for _ in range(4000)]\nwithin()\n");
+    PyThreadState* other = Py_NewInterpreter();
     PyRun_SimpleString("def other():\n  return [bytearray(5000) for _ in range(4000)]\nother()\n");
     Py_EndInterpreter(other);
     PyThreadState_Swap(PyInterpreterState_ThreadHead(PyInterpreterState_Main()));

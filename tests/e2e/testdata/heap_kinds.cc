@@ -1,5 +1,5 @@
-// Programs of known truth for the profile kinds that show more than allocations: heap_kinds WAY runs until standard
-// input ends. Each function that a test names is a separate function.
+// Programs of known truth for the profile kinds that show more than allocations: heap_kinds WAY
+// runs until standard input ends. Each function that a test names is a separate function.
 #include <seemalloc/seemalloc.h>
 
 #include <cstdint>
@@ -32,7 +32,8 @@ static void rest() {
   }
 }
 
-// ---- pinned: blocks of one size. A table fills its spans. Of the later blocks one in a hundred stays. ----
+// ---- pinned: blocks of one size. A table fills its spans. Of the later blocks one in a hundred
+// stays. ----
 
 KNOWN char* fill_table() { return keep(static_cast<char*>(malloc(160))); }
 KNOWN char* serve_request() { return keep(static_cast<char*>(malloc(160))); }
@@ -53,7 +54,8 @@ static void pinned() {
   rest();
 }
 
-// ---- grown: 64 MiB in small blocks, one block of 96 MiB, and blocks that fit into memory that others have freed ----
+// ---- grown: 64 MiB in small blocks, one block of 96 MiB, and blocks that fit into memory that
+// others have freed ----
 
 KNOWN char* load_index() { return keep(static_cast<char*>(malloc(1024))); }
 KNOWN char* map_table() { return keep(static_cast<char*>(malloc(96 * kMiB))); }
@@ -72,7 +74,8 @@ static void grown() {
 
 class Arena {
  public:
-  explicit Arena(const char* name) : pool_(seemalloc_pool_create ? seemalloc_pool_create(name) : nullptr) {}
+  explicit Arena(const char* name)
+      : pool_(seemalloc_pool_create ? seemalloc_pool_create(name) : nullptr) {}
   char* take(size_t bytes) {
     if (left_ < bytes) next_ = static_cast<char*>(malloc(left_ = kMiB));
     char* block = next_;

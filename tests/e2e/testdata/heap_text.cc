@@ -1,5 +1,5 @@
-// heap_text PREFIX: holds 2,000 blocks of 1 KiB, ten of them allocated deep in a recursion; has gperftools' heap
-// profiler write PREFIX.0001.heap, and jemalloc's prof.dump PREFIX.jemalloc.
+// heap_text PREFIX: holds 2,000 blocks of 1 KiB, ten of them allocated deep in a recursion; has
+// gperftools' heap profiler write PREFIX.0001.heap, and jemalloc's prof.dump PREFIX.jemalloc.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -8,7 +8,8 @@ extern "C" {
 __attribute__((weak)) void HeapProfilerStart(const char* prefix);
 __attribute__((weak)) void HeapProfilerDump(const char* reason);
 __attribute__((weak)) void HeapProfilerStop();
-__attribute__((weak)) int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);
+__attribute__((weak)) int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh,
+                                  size_t fresh_bytes);
 
 static void* blocks[2000];
 static int count;

@@ -1,4 +1,5 @@
-// Calls malloc from code generated at run time, and writes perf's list of that code, as a JIT compiler does.
+// Calls malloc from code generated at run time, and writes perf's list of that code, as a JIT
+// compiler does.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ int main(void) {
   snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
   FILE* list = fopen(path, "w");
   if (list == NULL) return 1;
-  fprintf(list, "%lx %x script::make_blocks script.js:7\n", (unsigned long)place, (unsigned)sizeof(code));
+  fprintf(list, "%lx %x script::make_blocks script.js:7\n", (unsigned long)place,
+          (unsigned)sizeof(code));
   fclose(list);
 
   for (int i = 0; i < kBlocks; i++) ((void (*)(void (*)(void)))place)(allocate);

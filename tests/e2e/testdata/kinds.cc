@@ -1,6 +1,8 @@
-// Allocates in functions with known names for each kind of profile, prints "ready", and then obeys commands.
+// Allocates in functions with known names for each kind of profile, prints "ready", and then obeys
+// commands.
 //
-// All sizes except those of short_lived are class sizes, so that the exact sums are those of the allocator.
+// All sizes except those of short_lived are class sizes, so that the exact sums are those of the
+// allocator.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -20,11 +22,11 @@ static void* kept[1 << 20];
 static int count;
 
 // A macro, not a function: the profile must show malloc's caller.
-#define MADE(bytes)             \
-  ({                            \
+#define MADE(bytes)              \
+  ({                             \
     void* fresh = malloc(bytes); \
-    touch(fresh);               \
-    fresh;                      \
+    touch(fresh);                \
+    fresh;                       \
   })
 
 KNOWN held(int n) {

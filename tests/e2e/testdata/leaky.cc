@@ -1,4 +1,5 @@
-// Allocates known amounts in functions with known names, prints "ready", and then obeys commands on standard input.
+// Allocates known amounts in functions with known names, prints "ready", and then obeys commands on
+// standard input.
 //
 // All sizes are class sizes, so that the exact sums are those of the allocator.
 #include <pthread.h>

@@ -47,9 +47,11 @@ int main(int argc, char** argv) {
     errno = 0;
     size_t bytes = grow(each);
     bool most = bytes > limit / 4 * 3 && bytes <= limit;
-    printf("malloc(%zu): %s, %s\n", each, errno == ENOMEM ? "ENOMEM" : strerror(errno), most ? "most of it was had" : "too little or too much");
+    printf("malloc(%zu): %s, %s\n", each, errno == ENOMEM ? "ENOMEM" : strerror(errno),
+           most ? "most of it was had" : "too little or too much");
     void* large = realloc(blocks, limit / 2);
-    bool kept = large == nullptr && errno == ENOMEM && reinterpret_cast<char*>(blocks)[each - 1] == 7;
+    bool kept =
+        large == nullptr && errno == ENOMEM && reinterpret_cast<char*>(blocks)[each - 1] == 7;
     printf("realloc: %s\n", kept ? "kept" : "lost");
     std::set_new_handler(handle);
     try {

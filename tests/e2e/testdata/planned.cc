@@ -1,12 +1,14 @@
-// Allocates by a plan and reports the truth about it: for tests that compare the figures of the commands.
+// Allocates by a plan and reports the truth about it: for tests that compare the figures of the
+// commands.
 //
 //   planned STEP...   a step is place,size,count,written,keep[,thread]
 //
-// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size` bytes and write the
-// first `written` bytes of each (-1: all), then frees all but each `keep`-th (0: all). A step "thread" does this in a
-// separate thread, which stays. Then "ready" is printed, and the truth with each line that is read, up to "done": of
-// each place, and of the other live blocks, the number of blocks, the bytes that were requested and allocated, and the
-// bytes on resident pages. Its own records are in memory that malloc does not know.
+// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size`
+// bytes and write the first `written` bytes of each (-1: all), then frees all but each `keep`-th
+// (0: all). A step "thread" does this in a separate thread, which stays. Then "ready" is printed,
+// and the truth with each line that is read, up to "done": of each place, and of the other live
+// blocks, the number of blocks, the bytes that were requested and allocated, and the bytes on
+// resident pages. Its own records are in memory that malloc does not know.
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -69,16 +71,16 @@ size_t resident(const char* block, size_t bytes) {
 
 using Place = void (*)(const Step& step);
 
-#define PLACE(n)                                                            \
-  extern "C" __attribute__((noinline)) void planned_##n(const Step& step) { \
-    for (size_t i = 0; i < step.count; i++) {                               \
-      char* block = static_cast<char*>(malloc(step.size));                  \
-      if (block == nullptr) abort();                                        \
+#define PLACE(n)                                                                         \
+  extern "C" __attribute__((noinline)) void planned_##n(const Step& step) {              \
+    for (size_t i = 0; i < step.count; i++) {                                            \
+      char* block = static_cast<char*>(malloc(step.size));                               \
+      if (block == nullptr) abort();                                                     \
       size_t written = step.written < 0 ? step.size : static_cast<size_t>(step.written); \
-      memset(block, 1, written);                                            \
-      asm volatile("" ::"r"(block) : "memory");                             \
-      step_blocks[i] = block;                                               \
-    }                                                                       \
+      memset(block, 1, written);                                                         \
+      asm volatile("" ::"r"(block) : "memory");                                          \
+      step_blocks[i] = block;                                                            \
+    }                                                                                    \
   }
 PLACE(0)
 PLACE(1)
@@ -88,13 +90,15 @@ PLACE(4)
 PLACE(5)
 PLACE(6)
 PLACE(7)
-constexpr Place kFunctions[kPlaces] = {planned_0, planned_1, planned_2, planned_3, planned_4, planned_5, planned_6, planned_7};
+constexpr Place kFunctions[kPlaces] = {planned_0, planned_1, planned_2, planned_3,
+                                       planned_4, planned_5, planned_6, planned_7};
 
 void take(const Step& step) {
   kFunctions[step.place](step);
   for (size_t i = 0; i < step.count; i++) {
     if (step.keep != 0 && i % step.keep == 0) {
-      kept[kept_count++] = {static_cast<char*>(step_blocks[i]), static_cast<unsigned>(step.size), step.place};
+      kept[kept_count++] = {static_cast<char*>(step_blocks[i]), static_cast<unsigned>(step.size),
+                            step.place};
     } else {
       free(step_blocks[i]);
     }
@@ -109,7 +113,8 @@ void* take_in_thread(void* step) {
 }
 
 void* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) abort();
   return memory;
 }
@@ -125,7 +130,8 @@ void add_block(void* sums, void* block, size_t) {
 
 void say(const char* what, const Sums& s) {
   char line[200];
-  int length = snprintf(line, sizeof(line), "%s %zu %zu %zu %zu\n", what, s.blocks, s.requested, s.allocated, s.resident);
+  int length = snprintf(line, sizeof(line), "%s %zu %zu %zu %zu\n", what, s.blocks, s.requested,
+                        s.allocated, s.resident);
   if (write(1, line, static_cast<size_t>(length)) != length) abort();
 }
 
@@ -166,7 +172,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc && i <= 64; i++) {
     Step& step = steps[i - 1];
     char thread[8] = "";
-    if (sscanf(argv[i], "%d,%zu,%zu,%ld,%zu,%7s", &step.place, &step.size, &step.count, &step.written, &step.keep, thread) < 5) abort();
+    if (sscanf(argv[i], "%d,%zu,%zu,%ld,%zu,%7s", &step.place, &step.size, &step.count,
+               &step.written, &step.keep, thread) < 5)
+      abort();
     if (thread[0] == 0) {
       take(step);
       continue;

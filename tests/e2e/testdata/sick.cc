@@ -1,5 +1,5 @@
-// Programs with one problem each, for `seemalloc doctor`: sick WAY runs until standard input ends. Each function that a
-// test names is a separate function.
+// Programs with one problem each, for `seemalloc doctor`: sick WAY runs until standard input ends.
+// Each function that a test names is a separate function.
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -110,7 +110,8 @@ static void scatters() {
   std::vector<char*> sessions(400 * kKiB);
   for (size_t i = 0; i < sessions.size(); i++) {
     size_t bytes = 16 + i / 8 % 62 * 8;
-    memset(sessions[i] = i % 8 == 0 ? remember_session(bytes) : static_cast<char*>(malloc(bytes)), 1, bytes);
+    memset(sessions[i] = i % 8 == 0 ? remember_session(bytes) : static_cast<char*>(malloc(bytes)),
+           1, bytes);
   }
   for (size_t i = 0; i < sessions.size(); i++) {
     if (i % 8 != 0) free(sessions[i]);
@@ -165,7 +166,8 @@ static void use_all_sizes() {
     std::vector<char*> blocks(kEach / size);
     for (char*& block : blocks) memset(block = static_cast<char*>(malloc(size)), 1, size);
     for (char* block : blocks) free(block);
-    free(keep(static_cast<char*>(malloc(size))));  // the thread's free list has its maximum length
+    // The thread's free list has its maximum length.
+    free(keep(static_cast<char*>(malloc(size))));
   }
 }
 
@@ -210,7 +212,9 @@ static void bloat() {
 
 // ---- copies: text that grows in small steps ----
 
-KNOWN char* append_line(char* text, size_t bytes) { return keep(static_cast<char*>(realloc(text, bytes))); }
+KNOWN char* append_line(char* text, size_t bytes) {
+  return keep(static_cast<char*>(realloc(text, bytes)));
+}
 
 static void copies() {
   ready();
@@ -270,7 +274,8 @@ static void drops() {
   rest();
 }
 
-// ---- splits: the program's own mappings, with alternating protections, up to nine tenths of the kernel's limit ----
+// ---- splits: the program's own mappings, with alternating protections, up to nine tenths of the
+// kernel's limit ----
 
 static void splits() {
   FILE* file = fopen("/proc/sys/vm/max_map_count", "r");
@@ -278,7 +283,8 @@ static void splits() {
   if (file == nullptr || fscanf(file, "%zu", &limit) != 1) abort();
   fclose(file);
   size_t pages = limit / 10 * 9, page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  char* area = static_cast<char*>(mmap(nullptr, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  char* area = static_cast<char*>(
+      mmap(nullptr, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   for (size_t i = 0; i < pages; i += 2) mprotect(area + i * page, page, PROT_READ);
   // The helper thread starts when the heap grows.
   for (int i = 0; i < 20; i++) memset(load_table(), 1, kMiB);
@@ -295,13 +301,15 @@ static void clean() {
     unsigned own = 7;
     std::vector<std::string> mine(1000);
     while (!ended) {
-      for (std::string& word : mine) word.assign(16 + (own = own * 1664525 + 1013904223) % 2000, 'x');
+      for (std::string& word : mine)
+        word.assign(16 + (own = own * 1664525 + 1013904223) % 2000, 'x');
       usleep(1000);
     }
   });
   ready();
   while (!over()) {
-    for (int i = 0; i < 2000; i++) words[random() % words.size()] = std::string(16 + random() % 400, 'y');
+    for (int i = 0; i < 2000; i++)
+      words[random() % words.size()] = std::string(16 + random() % 400, 'y');
     char* buffer = static_cast<char*>(malloc(100 * kKiB));
     memset(buffer, 1, 100 * kKiB);
     free(buffer);
@@ -348,10 +356,12 @@ int main(int, char** argv) {
   static const struct {
     const char* name;
     void (*run)();
-  } kWays[] = {{"storm", storm},   {"trims", trims},   {"videos", videos}, {"fragments", fragments}, {"scatters", scatters},
-               {"pins", pins},     {"frees", frees},   {"hoards", hoards}, {"bloat", bloat},         {"copies", copies},
-               {"aligned", aligned}, {"limit", limit}, {"drops", drops},   {"clean", clean},         {"grows", grows},
-               {"workers", workers}, {"splits", splits}};
+  } kWays[] = {{"storm", storm},         {"trims", trims},       {"videos", videos},
+               {"fragments", fragments}, {"scatters", scatters}, {"pins", pins},
+               {"frees", frees},         {"hoards", hoards},     {"bloat", bloat},
+               {"copies", copies},       {"aligned", aligned},   {"limit", limit},
+               {"drops", drops},         {"clean", clean},       {"grows", grows},
+               {"workers", workers},     {"splits", splits}};
   for (const auto& way : kWays) {
     if (strcmp(argv[1], way.name) == 0) way.run();
   }

@@ -1,7 +1,7 @@
 // Threads with names that hold known amounts, print "ready", and then use CPU time as commanded.
 //
-// alpha holds 500 blocks in hold() and 100 in hold_apart(), beta 250 in hold(), gone, which has ended, 80; main 50.
-// "b": alpha uses 0.6 s in burn(), beta 0.3 s.
+// alpha holds 500 blocks in hold() and 100 in hold_apart(), beta 250 in hold(), gone, which has
+// ended, 80; main 50. "b": alpha uses 0.6 s in burn(), beta 0.3 s.
 #include <pthread.h>
 #include <time.h>
 
@@ -15,12 +15,12 @@
 static void* kept[4096];
 static std::atomic<int> count;
 
-#define HOLD(n, bytes)                                     \
-  for (int i = 0; i < n; i++) {                            \
-    void* block = malloc(bytes);                           \
-    *static_cast<volatile char*>(block) = 1;               \
-    kept[count++] = block;                                 \
-  }                                                        \
+#define HOLD(n, bytes)                       \
+  for (int i = 0; i < n; i++) {              \
+    void* block = malloc(bytes);             \
+    *static_cast<volatile char*>(block) = 1; \
+    kept[count++] = block;                   \
+  }                                          \
   asm volatile("")
 
 KNOWN hold(int n) { HOLD(n, 1024); }

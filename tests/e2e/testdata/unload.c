@@ -1,5 +1,6 @@
-// Loads two libraries in turns, at the same addresses where the system does so, allocates in each and unloads it; with
-// BURN_MS in the environment it uses the processor for this long in the first, and for a third of it in the other.
+// Loads two libraries in turns, at the same addresses where the system does so, allocates in each
+// and unloads it; with BURN_MS in the environment it uses the processor for this long in the first,
+// and for a third of it in the other.
 //   unload LIBRARY LIBRARY ROUNDS [exit]
 #include <dlfcn.h>
 #include <stddef.h>

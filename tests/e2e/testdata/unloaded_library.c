@@ -1,4 +1,5 @@
-// A library whose blocks outlive it. NAME: the function that allocates, BURN: one that uses the processor.
+// A library whose blocks outlive it. NAME: the function that allocates, BURN: one that uses the
+// processor.
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

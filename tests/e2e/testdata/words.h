@@ -1,5 +1,7 @@
-// For programs that do what their arguments say, one after the other: each is a word, or word:number.
-//   keep:N     allocates N MiB in blocks of 64 KiB, writes to them and keeps them     free      frees them
+// For programs that do what their arguments say, one after the other: each is a word, or
+// word:number.
+//   keep:N     allocates N MiB in blocks of 64 KiB, writes to them and keeps them     free
+//   frees them
 // Nothing here allocates but keep().
 #pragma once
 
@@ -18,8 +20,8 @@ extern "C" __attribute__((noinline)) inline void keep(size_t mib) {
   }
 }
 
-// Calls own(word, number) for each word that is the program's own, until one returns a status that is not 0; returns
-// the last.
+// Calls own(word, number) for each word that is the program's own, until one returns a status that
+// is not 0; returns the last.
 template <typename Own>
 int do_words(char** arguments, Own own) {
   for (char** at = arguments + 1; *at != nullptr; at++) {
