@@ -194,7 +194,7 @@ def judge_truth(figures):
 
 def judge_stacks(figures):
     yield criteria.never_above(figures, STACKS.name, ALL, "dump_ms", DUMP_MS, "longest time to write the profile, ms")
-    yield criteria.never_above_by_itself(figures, STACKS.name, ALL, "longest_pause_held_us", "longest_pause_without_held_us", PAUSE_US,
+    yield criteria.never_above_without(figures, STACKS.name, ALL, "longest_pause_held_us", "longest_pause_without_held_us", PAUSE_US,
                                          "longest pause of another thread meanwhile, without the time that other processes took, µs")
 
 

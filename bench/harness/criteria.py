@@ -12,7 +12,7 @@ import statistics
 from harness import compare
 
 MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
-UNCLEAR, UNSURE = "unclear: the spreads overlap", "unclear: the interval reaches the limit"
+UNCLEAR, INTERVAL_REACHES_LIMIT = "unclear: the spreads overlap", "unclear: the interval reaches the limit"
 TOO_FEW = "unclear: too few pairs"
 AS_WITHOUT = "unclear: the same without"
 NOT_JUDGED = "for comparison"
@@ -63,7 +63,7 @@ def never_above(figures, row, name, metric, limit, what):
     return verdict(what, max(values(figures, row, name, metric), default=None), limit, "at most", "")
 
 
-def never_above_by_itself(figures, row, name, metric, without, limit, what):
+def never_above_without(figures, row, name, metric, without, limit, what):
     """Missed only if the largest value is also above that of the same run `without`: the machine stops programs, too."""
     found = never_above(figures, row, name, metric, limit, what)
     if found.verdict != MISSED:
@@ -130,7 +130,7 @@ def judge_pairs(ratios, limit, side, what):
                                    verdict=TOO_FEW if found.verdict == MISSED else found.verdict) if ratios else found
     reaches = between[0] <= limit if side == "at most" else between[1] >= limit
     return dataclasses.replace(found, found=f"{found.found} ({between[0]:.3f}–{between[1]:.3f}, {len(ratios)} pairs)",
-                               verdict=UNSURE if found.verdict == MISSED and reaches else found.verdict)
+                               verdict=INTERVAL_REACHES_LIMIT if found.verdict == MISSED and reaches else found.verdict)
 
 
 def paired(figures, row, one, other, metric, limit, side, what):

@@ -268,7 +268,7 @@ class Runs(unittest.TestCase):
         runs = {"a": [{"peak_mb": 100.0}, {"peak_mb": 400.0}], "b": [{"peak_mb": None}], "c": []}
         self.assertEqual(session.to_warm(runs, 20_000), 500)
         self.assertEqual(session.to_warm(runs, 600), 300)
-        self.assertEqual(session.to_warm({"a": []}, 20_000), session.FIRST_WARM_MIB)
+        self.assertEqual(session.to_warm({"a": []}, 20_000), session.INITIAL_WARM_MIB)
 
     def test_each_attempt_begins_with_warm_memory(self):
         seen = []
@@ -476,7 +476,7 @@ class Criteria(unittest.TestCase):
         # The machine doubles its speed meanwhile: the spreads of the two are meaningless.
         for ratios, verdict, found in (([0.995] * 12, criteria.MET, "0.995 × (0.995–0.995, 12 pairs)"),
                                        ([0.98] * 12, criteria.MISSED, "0.980 × (0.980–0.980, 12 pairs)"),
-                                       ([0.97, 0.98, 1.0] * 4, criteria.UNSURE, "0.980 × (0.970–1.000, 12 pairs)"),
+                                       ([0.97, 0.98, 1.0] * 4, criteria.INTERVAL_REACHES_LIMIT, "0.980 × (0.970–1.000, 12 pairs)"),
                                        ([0.97, 1.0, 1.0] * 4, criteria.MET, "1.000 × (0.970–1.000, 12 pairs)"),
                                        ([0.98] * 5, criteria.TOO_FEW, "0.980 × (5 pairs)"),
                                        ([0.995] * 5, criteria.MET, "0.995 × (5 pairs)"),
@@ -750,7 +750,7 @@ class WhereTimeGoes(unittest.TestCase):
         if not library.exists():
             self.skipTest(f"{library} is not built")
         names = subprocess.run(["nm", "-C", library], capture_output=True, text=True, check=True).stdout
-        for part in ("profile::", "record_sample", "forget_sample", "free_sampled_block", "allocate_sampled", "leave_home"):
+        for part in ("profile::", "record_sample", "record_sampled_free", "free_sampled_block", "allocate_sampled", "leave_home"):
             self.assertTrue(any(part in line and where_time_goes.SAMPLING.match(line.split(" ", 2)[2]) for line in names.splitlines() if line.count(" ") > 1), part)
 
 

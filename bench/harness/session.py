@@ -92,14 +92,14 @@ def first_line(path, prefix=""):
         return ""
 
 
-FIRST_WARM_MIB, SPARE = 1024, 1.25
+INITIAL_WARM_MIB, WARM_MARGIN = 1024, 1.25
 
 
 def to_warm(runs, memory):
     """The MiB that a run of that row may need, by the earlier runs (name → its runs); `memory`: MiB that the machine can
     spare."""
     peaks = [run["peak_mb"] for some in runs.values() for run in some if run.get("peak_mb")]
-    return max(1, round(min(max(peaks) * SPARE if peaks else FIRST_WARM_MIB, memory / 2)))
+    return max(1, round(min(max(peaks) * WARM_MARGIN if peaks else INITIAL_WARM_MIB, memory / 2)))
 
 
 def available_mib():

@@ -16,7 +16,7 @@ int main(int count, char** arguments) {
   double allocating = 0, freeing = 0;
   for (long round = 0; round < rounds; ++round) {
     workload::Clock one;
-    for (char*& block : all) block = workload::fresh(random.between(16, 256));
+    for (char*& block : all) block = workload::allocate_touched(random.between(16, 256));
     allocating += one.seconds();
     for (long i = blocks - 1; i > 0; --i) std::swap(all[i], all[random.below(i + 1)]);
     workload::Clock two;

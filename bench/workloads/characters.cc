@@ -12,7 +12,7 @@ int main(int count, char** arguments) {
   const long characters = workload::argument(count, arguments, 1, 400'000'000);
   const long megabytes = workload::argument(count, arguments, 2, 20);
   std::vector<char*> heap;
-  for (long i = 0; i < megabytes * 1000; ++i) heap.push_back(workload::fresh(1000));
+  for (long i = 0; i < megabytes * 1000; ++i) heap.push_back(workload::allocate_touched(1000));
   FILE* out = fopen("/dev/null", "w");
   if (out == nullptr) return 1;
   // By now an allocator has started its background thread, if it uses one.

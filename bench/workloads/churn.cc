@@ -17,7 +17,7 @@ namespace {
 std::atomic<size_t> allocated_bytes;
 
 void work(uint64_t seed, size_t live_bytes, size_t total_bytes, double seconds) {
-  constexpr double kAhead_s = 1e-3;
+  constexpr double kAheadS = 1e-3;
   workload::LiveHeap heap(seed, live_bytes, live_bytes / 512);
   workload::Clock clock;
   const double seconds_per_byte = seconds / static_cast<double>(total_bytes);
@@ -25,7 +25,7 @@ void work(uint64_t seed, size_t live_bytes, size_t total_bytes, double seconds) 
     heap.replace(256, 4 << 20, free);
     const double ahead =
         static_cast<double>(heap.allocated_bytes()) * seconds_per_byte - clock.seconds();
-    if (ahead > kAhead_s) std::this_thread::sleep_for(std::chrono::duration<double>(ahead));
+    if (ahead > kAheadS) std::this_thread::sleep_for(std::chrono::duration<double>(ahead));
   }
   allocated_bytes += heap.allocated_bytes();
   heap.free_all();

@@ -15,7 +15,7 @@ void grow(uint64_t seed, size_t total) {
   workload::Random random(seed);
   for (size_t sum = 0; sum < total;) {
     const size_t bytes = random.between(64, 1024);
-    workload::fresh(bytes);
+    workload::allocate_touched(bytes);
     sum += bytes;
   }
 }

@@ -22,7 +22,7 @@ int main(int count, char** arguments) {
   size_t live = 0, dead = 0;
   for (long i = 0; i < objects; ++i) {
     const size_t bytes = random.between(least, most);
-    all[i] = workload::fresh(bytes);
+    all[i] = workload::allocate_touched(bytes);
     memset(all[i], 1, bytes);
     (i % kept_of == 0 ? live : dead) += bytes;
   }
@@ -36,7 +36,7 @@ int main(int count, char** arguments) {
   workload::Clock silence;
   timeline.watch([&] { return silence.seconds() >= seconds; });
   const double after = workload::resident_kib();
-  for (int i = 0; i < 10; ++i) free(workload::fresh(100));
+  for (int i = 0; i < 10; ++i) free(workload::allocate_touched(100));
   const double stirred = workload::resident_kib();
   timeline.print();
   workload::metric("rss_full_kib", full);

@@ -36,7 +36,7 @@ size_t bytes_of(int size) { return size < kSmall ? 16 * (size + 1) : kLarger[siz
 void* run(void* argument) {
   Phase& phase = *static_cast<Phase*>(argument);
   char* blocks[kSmall + std::size(kLarger)];
-  for (int i = 0; i < phase.sizes; ++i) blocks[i] = workload::fresh(bytes_of(i));
+  for (int i = 0; i < phase.sizes; ++i) blocks[i] = workload::allocate_touched(bytes_of(i));
   if (!phase.keep)
     for (int i = 0; i < phase.sizes; ++i) free(blocks[i]);
   phase.idle.count_down();

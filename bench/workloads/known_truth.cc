@@ -29,7 +29,7 @@ struct Truth {
     const size_t wanted = static_cast<size_t>(megabytes) * 1'000'000 * PERCENT / kHundredth; \
     Truth truth{#NAME, 0, 0};                                                                \
     while (truth.bytes < wanted) {                                                           \
-      char* block = workload::fresh(BLOCK);                                                  \
+      char* block = workload::allocate_touched(BLOCK);                                       \
       truth.block_bytes = malloc_usable_size(block);                                         \
       truth.bytes += truth.block_bytes;                                                      \
     }                                                                                        \

@@ -14,7 +14,7 @@ namespace {
 char* make(workload::Random& random, long percent) {
   const size_t base = size_t{256 << 10} << random.below(6);
   const size_t bytes = random.between(base, 2 * base);
-  char* block = workload::fresh(bytes);
+  char* block = workload::allocate_touched(bytes);
   for (size_t at = 0; at < bytes / 100 * percent; at += 4096) block[at] = 1;
   return block;
 }

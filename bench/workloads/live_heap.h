@@ -21,7 +21,7 @@ inline size_t mixed_size(Random& random, double smallest, double largest) {
 
 // A new block with each of its pages written to.
 inline char* fresh_pages(size_t bytes) {
-  char* block = fresh(bytes);
+  char* block = allocate_touched(bytes);
   for (size_t at = 0; at < bytes; at += 4096) touch(block + at, 1);
   return block;
 }

@@ -30,7 +30,7 @@ __attribute__((noinline)) void left(unsigned number, unsigned depth);
 __attribute__((noinline)) void right(unsigned number, unsigned depth);
 void go_on(unsigned number, unsigned depth) {
   if (depth == 0) {
-    blocks.push_back(workload::fresh(64));
+    blocks.push_back(workload::allocate_touched(64));
   } else if (number & 1) {
     left(number >> 1, depth - 1);
   } else {
@@ -97,7 +97,7 @@ void work() {
   workload::Clock clock;
   // The accounting is read after each step long enough to have been a pause, and often enough that
   // other steps add a negligible amount.
-  constexpr double kMayBePause_s = 10e-6;
+  constexpr double kMayBePauseS = 10e-6;
   constexpr unsigned kSteps = 256;
   const Account account;
   Account::Figures last = account.read();
@@ -105,11 +105,11 @@ void work() {
   for (double before = clock.seconds(); !over;) {
     char*& place = own[random.below(own.size())];
     free(place);
-    place = workload::fresh(16 + random.below(500));
+    place = workload::allocate_touched(16 + random.below(500));
     const double now = clock.seconds();
     double held = now - before;
     keep_longest(longest_s, held);
-    if (held > kMayBePause_s || ++step % kSteps == 0) {
+    if (held > kMayBePauseS || ++step % kSteps == 0) {
       const Account::Figures until_now = account.read();
       held = held_s(held, last, until_now);
       last = until_now;

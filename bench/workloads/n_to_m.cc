@@ -65,7 +65,7 @@ void produce(uint64_t seed, long crates) {
   workload::Random random(seed);
   for (long i = 0; i < crates; ++i) {
     Crate* crate = empty.take();
-    for (char*& block : crate->blocks) block = workload::fresh(random.between(16, 515));
+    for (char*& block : crate->blocks) block = workload::allocate_touched(random.between(16, 515));
     full.put(crate);
   }
 }

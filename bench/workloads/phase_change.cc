@@ -26,7 +26,7 @@ void work(Phase& phase, uint64_t seed, size_t bytes, std::latch& end) {
   blocks.reserve(bytes / 900);
   for (size_t sum = 0; sum < bytes;) {
     const size_t one = random.between(16, 2048);
-    blocks.push_back(workload::fresh(one));
+    blocks.push_back(workload::allocate_touched(one));
     sum += one;
   }
   phase.allocated.arrive_and_wait();

@@ -11,7 +11,7 @@ int main(int count, char** arguments) {
   const long operations = workload::argument(count, arguments, 2, 200'000'000);
   workload::Clock clock;
   for (long i = 0; i < operations; ++i) {
-    char* block = workload::fresh(bytes);
+    char* block = workload::allocate_touched(bytes);
     free(block);
   }
   workload::metric("ns_per_operation", clock.seconds() * 1e9 / operations);

@@ -56,7 +56,8 @@ void produce(Pair& pair, uint64_t seed, long halves) {
   workload::Random random(seed);
   for (long i = 0; i < halves; ++i) {
     pair.emptied.wait_for(i - 1);
-    for (char*& place : pair.half[i % 2]) place = workload::fresh(random.between(16, 515));
+    for (char*& place : pair.half[i % 2])
+      place = workload::allocate_touched(random.between(16, 515));
     pair.filled.advance();
   }
 }

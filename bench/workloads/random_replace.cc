@@ -14,11 +14,11 @@ namespace {
 void replace(uint64_t seed, long live, long operations) {
   workload::Random random(seed);
   std::vector<char*> blocks(live);
-  for (char*& block : blocks) block = workload::fresh(random.between(16, 1015));
+  for (char*& block : blocks) block = workload::allocate_touched(random.between(16, 1015));
   for (long i = 0; i < operations; ++i) {
     char*& block = blocks[random.below(live)];
     free(block);
-    block = workload::fresh(random.between(16, 1015));
+    block = workload::allocate_touched(random.between(16, 1015));
   }
   for (char* block : blocks) free(block);
 }

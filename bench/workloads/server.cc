@@ -29,7 +29,7 @@ void serve(Session* session) {
   for (long i = 0; i < session->operations; ++i) {
     char*& block = blocks[random.below(blocks.size())];
     free(block);
-    block = workload::fresh(random.between(16, 1015));
+    block = workload::allocate_touched(random.between(16, 1015));
   }
   session->random = random;
   if (--session->generations > 0) {
@@ -53,7 +53,7 @@ int main(int count, char** arguments) {
     sessions.push_back({std::vector<char*>(live), workload::Random(i + 1),
                         operations / threads / generations, generations, ended});
     for (char*& block : sessions[i].blocks)
-      block = workload::fresh(sessions[i].random.between(16, 1015));
+      block = workload::allocate_touched(sessions[i].random.between(16, 1015));
   }
   for (Session& session : sessions) std::thread(serve, &session).detach();
   ended.wait();

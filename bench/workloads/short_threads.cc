@@ -16,7 +16,7 @@ void task(uint64_t seed, long blocks) {
   std::vector<char*> all(blocks);
   for (char*& block : all) {
     const size_t base = size_t{16} << random.below(9);
-    block = workload::fresh(random.between(base, 2 * base));
+    block = workload::allocate_touched(random.between(base, 2 * base));
   }
   for (char* block : all) free(block);
 }

@@ -13,7 +13,7 @@ int main(int count, char** arguments) {
   const double before = workload::resident_kib();
   char* last = nullptr;
   for (long i = 0; i < objects; ++i) {
-    char* object = workload::fresh(bytes);
+    char* object = workload::allocate_touched(bytes);
     memcpy(object, &last, sizeof last);
     last = object;
   }

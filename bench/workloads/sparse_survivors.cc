@@ -16,7 +16,7 @@ std::vector<char*> allocate(workload::Random& random, size_t total, size_t first
   blocks.reserve(total / ((first + last) / 2) * 11 / 10);
   for (size_t sum = 0; sum < total;) {
     const size_t bytes = random.between(first, last);
-    blocks.push_back(workload::fresh(bytes));
+    blocks.push_back(workload::allocate_touched(bytes));
     sum += bytes;
   }
   return blocks;
@@ -36,7 +36,7 @@ int main(int count, char** arguments) {
     block = nullptr;
   }
   workload::wait_ms(wait_ms);
-  for (int i = 0; i < 1000; ++i) free(workload::fresh(random.between(16, 1015)));
+  for (int i = 0; i < 1000; ++i) free(workload::allocate_touched(random.between(16, 1015)));
   const double resident = workload::resident_kib();
   std::vector<char*> others = allocate(random, total, 1000, 4000);
   workload::metric("rss_kib", resident);

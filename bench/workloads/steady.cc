@@ -20,7 +20,7 @@ std::atomic<char*> handed_over[kTables];
 
 // Frees the block, or leaves it in a random slot for another thread and frees the block found
 // there.
-void bury(workload::Random& random, char* block) {
+void on_evicted(workload::Random& random, char* block) {
   if (random.below(8) == 0)
     block = handed_over[random.below(kTables)].exchange(block, std::memory_order_acq_rel);
   free(block);
@@ -34,7 +34,7 @@ void work(uint64_t seed, size_t live_bytes, long operations, long days) {
       const double hour = 2 * std::numbers::pi * days * i / operations;
       largest = 512 * std::exp2(7 * (1 - std::cos(hour)) / 2);
     }
-    heap.replace(16, largest, [&](char* victim) { bury(heap.random(), victim); });
+    heap.replace(16, largest, [&](char* victim) { on_evicted(heap.random(), victim); });
   }
   heap.free_all();
 }

@@ -87,7 +87,7 @@ class Timeline {
       count_ /= 2;
       interval_ms_ *= 2;
     }
-    readings_[count_++] = {clock_.seconds(), about_resident_kib(), faults(), mappings()};
+    readings_[count_++] = {clock_.seconds(), approximate_resident_kib(), faults(), mappings()};
   }
 
   Clock clock_;

@@ -6,7 +6,7 @@
 
 int main() {
   char* blocks[100];
-  for (int i = 0; i < 100; ++i) blocks[i] = workload::fresh(10 * (i + 1));
+  for (int i = 0; i < 100; ++i) blocks[i] = workload::allocate_touched(10 * (i + 1));
   for (char* block : blocks) free(block);
   workload::report();
 }

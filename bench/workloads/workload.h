@@ -4,7 +4,7 @@
 // Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is
 // linked). They touch each block they allocate, because a block that is never written costs
 // nothing. One thread each unless a workload says otherwise. They print their own measurements as
-// lines "NAME VALUE". No helper here except `fresh` allocates.
+// lines "NAME VALUE". No helper here except `allocate_touched` allocates.
 #pragma once
 
 #include <fcntl.h>
@@ -61,7 +61,7 @@ inline void touch(char* block, size_t bytes) {
 }
 
 // A new block, touched.
-inline char* fresh(size_t bytes) {
+inline char* allocate_touched(size_t bytes) {
   char* block = static_cast<char*>(malloc(bytes));
   touch(block, bytes);
   return block;
@@ -91,12 +91,12 @@ inline double proc_kib(const char* path, const char* field) {
 inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
 
 // The resident size now, by the kernel's approximate counter: it lags by some hundred KiB.
-inline double about_resident_kib() { return proc_kib("/proc/self/status", "VmRSS:"); }
+inline double approximate_resident_kib() { return proc_kib("/proc/self/status", "VmRSS:"); }
 
 // The same, exact: takes some milliseconds for each 300 MiB.
 inline double resident_kib() {
   const double exact = proc_kib("/proc/self/smaps_rollup", "\nRss:");
-  return exact > 0 ? exact : about_resident_kib();
+  return exact > 0 ? exact : approximate_resident_kib();
 }
 
 // Prints the peak, which every workload does at its end.

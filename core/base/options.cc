@@ -5,8 +5,8 @@ namespace seemalloc::options {
 namespace {
 
 constexpr Row kRows[kCount] = {
-#define OPTION(name, kind, fallback, min, max, when, help) \
-  {#name, Kind::kind, fallback, min, max, When::when, help},
+#define OPTION(name, kind, default_value, min, max, when, help) \
+  {#name, Kind::kind, default_value, min, max, When::when, help},
 #include "core/base/options_table.h"
 #undef OPTION
 };
@@ -14,10 +14,10 @@ constexpr Row kRows[kCount] = {
 char texts[kCount][kMaxTextBytes];
 
 // The words of each choice, by value.
-constexpr unsigned kMostWords = 4;
+constexpr unsigned kMaxChoiceWords = 4;
 struct Choice {
   Id id;
-  const char* words[kMostWords];
+  const char* words[kMaxChoiceWords];
 };
 constexpr Choice kChoices[] = {
     {Id::foreign, {"pass", "report", "fatal"}},
@@ -30,11 +30,11 @@ constexpr Choice kChoices[] = {
 };
 
 // Choices that used to be switches: the values of a switch are still accepted.
-struct OldSwitch {
+struct FormerSwitch {
   Id id;
   uint64_t on, off;
 };
-constexpr OldSwitch kOldSwitches[] = {
+constexpr FormerSwitch kFormerSwitches[] = {
     {Id::purge, static_cast<uint64_t>(Purge::kBalanced), static_cast<uint64_t>(Purge::kNever)}};
 
 struct Alias {
@@ -43,8 +43,8 @@ struct Alias {
 };
 constexpr Alias kAliases[] = {{"delay", Id::purge_delay}};
 
-std::atomic<bool> chosen[kCount];
-std::atomic<uint64_t> last_interval{kRows[static_cast<size_t>(Id::sample)].fallback};
+std::atomic<bool> explicitly_set[kCount];
+std::atomic<uint64_t> last_interval{kRows[static_cast<size_t>(Id::sample)].default_value};
 
 constexpr const char* kAuto = "auto";
 
@@ -88,7 +88,7 @@ bool parse_switch(const char* value, size_t length, uint64_t* out) {
   return false;
 }
 
-const char* const* words_of(Id id) {
+const char* const* choice_words(Id id) {
   for (const Choice& choice : kChoices) {
     if (choice.id == id) return choice.words;
   }
@@ -96,12 +96,12 @@ const char* const* words_of(Id id) {
 }
 
 bool parse_choice(Id id, const char* value, size_t length, uint64_t* out) {
-  const char* const* words = words_of(id);
+  const char* const* words = choice_words(id);
   for (uint64_t i = 0; i <= row(id).max; i++) {
     if (text_equal(value, length, words[i])) return *out = i, true;
   }
   uint64_t on = 0;
-  for (const OldSwitch& old : kOldSwitches) {
+  for (const FormerSwitch& old : kFormerSwitches) {
     if (old.id == id && parse_switch(value, length, &on))
       return *out = on != 0 ? old.on : old.off, true;
   }
@@ -118,7 +118,7 @@ bool parse_value(Id id, const char* value, size_t length, uint64_t* out) {
 
 // "balanced, eager or never".
 void print_words(Id id, Text& out) {
-  const char* const* words = words_of(id);
+  const char* const* words = choice_words(id);
   uint64_t last = row(id).max;
   for (uint64_t i = 0; i <= last; i++) out << (i == 0 ? "" : i == last ? " or " : ", ") << words[i];
 }
@@ -139,9 +139,9 @@ bool is_auto(Id id, const char* value, size_t length) {
 }
 
 // Resets the option to its default, as if no value had been given.
-void unchoose(Id id) {
-  chosen[static_cast<size_t>(id)].store(false, std::memory_order_relaxed);
-  detail::values[static_cast<size_t>(id)].store(row(id).fallback, std::memory_order_relaxed);
+void reset_to_default(Id id) {
+  explicitly_set[static_cast<size_t>(id)].store(false, std::memory_order_relaxed);
+  detail::values[static_cast<size_t>(id)].store(row(id).default_value, std::memory_order_relaxed);
 }
 
 bool set_text(Id id, const char* value, size_t length, Text& problem) {
@@ -159,7 +159,7 @@ bool set_text(Id id, const char* value, size_t length, Text& problem) {
 
 namespace detail {
 std::atomic<uint64_t> values[kCount] = {
-#define OPTION(name, kind, fallback, min, max, when, help) {fallback},
+#define OPTION(name, kind, default_value, min, max, when, help) {default_value},
 #include "core/base/options_table.h"
 #undef OPTION
 };
@@ -179,9 +179,11 @@ bool find(const char* name, size_t length, Id* id) {
   return false;
 }
 
-const char* word(Id id, uint64_t value) { return words_of(id)[value]; }
+const char* word(Id id, uint64_t value) { return choice_words(id)[value]; }
 
-bool is_chosen(Id id) { return chosen[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
+bool is_explicitly_set(Id id) {
+  return explicitly_set[static_cast<size_t>(id)].load(std::memory_order_relaxed);
+}
 
 uint64_t last_sample_interval() { return last_interval.load(std::memory_order_relaxed); }
 void remember_sample_interval(uint64_t bytes) {
@@ -193,7 +195,7 @@ const char* get_text(Id id) { return texts[static_cast<size_t>(id)]; }
 bool set(Id id, const char* value, size_t length, Text& problem) {
   const Row& r = row(id);
   if (r.kind == Kind::kText) return set_text(id, value, length, problem);
-  if (is_auto(id, value, length)) return unchoose(id), true;
+  if (is_auto(id, value, length)) return reset_to_default(id), true;
   uint64_t number = 0;
   if (!parse_value(id, value, length, &number) || number < r.min || number > r.max) {
     print_expected(id, problem);
@@ -201,7 +203,7 @@ bool set(Id id, const char* value, size_t length, Text& problem) {
   }
   detail::values[static_cast<size_t>(id)].store(number, std::memory_order_relaxed);
   if (id == Id::sample && number != 0) remember_sample_interval(number);
-  chosen[static_cast<size_t>(id)].store(true, std::memory_order_relaxed);
+  explicitly_set[static_cast<size_t>(id)].store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -218,7 +220,7 @@ void print_value(Id id, uint64_t value, Text& out) {
 void print(Id id, Text& out) {
   if (row(id).kind == Kind::kText) {
     out << get_text(id);
-  } else if (row(id).kind == Kind::kAutoMilliseconds && !is_chosen(id)) {
+  } else if (row(id).kind == Kind::kAutoMilliseconds && !is_explicitly_set(id)) {
     out << kAuto;
   } else {
     print_value(id, get(id), out);
@@ -230,7 +232,7 @@ void print_default(Id id, Text& out) {
   if (row(id).kind == Kind::kAutoMilliseconds) {
     out << kAuto;
   } else {
-    print_value(id, row(id).fallback, out);
+    print_value(id, row(id).default_value, out);
   }
 }
 

@@ -28,7 +28,7 @@ enum class DumpNames : uint64_t { kSeemalloc, kGperftools, kJemalloc };
 inline constexpr unsigned kDumpNames = static_cast<unsigned>(DumpNames::kJemalloc) + 1;
 
 enum class Id {
-#define OPTION(name, kind, fallback, min, max, when, help) name,
+#define OPTION(name, kind, default_value, min, max, when, help) name,
 #include "core/base/options_table.h"
 #undef OPTION
   kCount
@@ -37,7 +37,7 @@ enum class Id {
 struct Row {
   const char* name;
   Kind kind;
-  uint64_t fallback;
+  uint64_t default_value;
   uint64_t min;
   uint64_t max;
   When when;
@@ -62,7 +62,7 @@ inline uint64_t get(Id id) {
   return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed);
 }
 // Whether the option was given a value, even its default, and not `auto` afterwards. Not for texts.
-bool is_chosen(Id id);
+bool is_explicitly_set(Id id);
 // The last value of `sample` that was not 0, which is used when sampling is switched on again. May
 // be set while sampling is off.
 uint64_t last_sample_interval();

@@ -28,7 +28,7 @@ TEST(Options, ReadsNumbersWithSuffixes) {
   EXPECT_EQ(printed(Id::sample), "1G");
 }
 
-TEST(Options, NamesWhatItDoesNotKnowAndCarriesOn) {
+TEST(Options, ReportsUnknownNamesAndContinues) {
   lines.clear();
   parse("smaple:1M,sample:1M", keep);
   ASSERT_EQ(lines.size(), 1u);
@@ -36,7 +36,7 @@ TEST(Options, NamesWhatItDoesNotKnowAndCarriesOn) {
   EXPECT_EQ(get(Id::sample), MiB);
 }
 
-TEST(Options, SaysWhatABadValueShouldHaveBeen) {
+TEST(Options, ReportsExpectedValues) {
   lines.clear();
   parse("sample:lots,purge:maybe,foreign:never,stack_depth:3,sample:99999999999999999999,purge",
         keep);
@@ -49,7 +49,7 @@ TEST(Options, SaysWhatABadValueShouldHaveBeen) {
   EXPECT_NE(lines[3].find("a number from 4 to 128"), std::string::npos) << lines[3];
 }
 
-TEST(Options, ChoicesAreWordsAndWhatWasASwitchStillIs) {
+TEST(Options, ChoicesAreWordsAndFormerSwitchesStillWork) {
   lines.clear();
   auto purge_after = [](const char* text) {
     parse(text, keep);
@@ -79,25 +79,25 @@ TEST(Options, AnAliasIsTheOption) {
       << lines[0];
 }
 
-TEST(Options, KnowsWhatWasChosen) {
-  EXPECT_FALSE(is_chosen(Id::thread_cache));
+TEST(Options, KnowsExplicitlySetOptions) {
+  EXPECT_FALSE(is_explicitly_set(Id::thread_cache));
   parse("thread_cache:1,thread_cache:", keep);
-  EXPECT_FALSE(is_chosen(Id::thread_cache)) << "bad values are no choice";
+  EXPECT_FALSE(is_explicitly_set(Id::thread_cache)) << "bad values are no choice";
   parse("thread_cache:32M", keep);
-  EXPECT_TRUE(is_chosen(Id::thread_cache));
+  EXPECT_TRUE(is_explicitly_set(Id::thread_cache));
 }
 
 TEST(Options, AutoTakesAChoiceBack) {
   lines.clear();
   parse("purge_delay:250", keep);
-  EXPECT_TRUE(is_chosen(Id::purge_delay));
+  EXPECT_TRUE(is_explicitly_set(Id::purge_delay));
   EXPECT_EQ(printed(Id::purge_delay), "250");
   parse("purge_delay:1000", keep);
-  EXPECT_TRUE(is_chosen(Id::purge_delay)) << "a number is a choice, whichever";
+  EXPECT_TRUE(is_explicitly_set(Id::purge_delay)) << "a number is a choice, whichever";
   EXPECT_EQ(printed(Id::purge_delay), "1000");
   parse("delay:auto", keep);
-  EXPECT_FALSE(is_chosen(Id::purge_delay));
-  EXPECT_EQ(get(Id::purge_delay), row(Id::purge_delay).fallback);
+  EXPECT_FALSE(is_explicitly_set(Id::purge_delay));
+  EXPECT_EQ(get(Id::purge_delay), row(Id::purge_delay).default_value);
   EXPECT_EQ(printed(Id::purge_delay), "auto");
   EXPECT_TRUE(lines.empty());
   parse("baseline_after:auto,stack_depth:auto", keep);
@@ -123,7 +123,7 @@ TEST(Options, EveryDefaultIsItsOwnValidValue) {
     FixedText<256> problem;
     print_default(id, text);
     EXPECT_TRUE(set(id, text.c_str(), text.size(), problem)) << row(id).name << " " << text.c_str();
-    EXPECT_EQ(get(id), row(id).fallback) << row(id).name;
+    EXPECT_EQ(get(id), row(id).default_value) << row(id).name;
     EXPECT_GT(text_length(row(id).help), 20u);
   }
 }

@@ -23,13 +23,13 @@ class StateSearch {
 
  protected:
   void visit(const State& s) {
-    if (problem_.empty() && seen_.insert(s).second) go_on(s);
+    if (problem_.empty() && seen_.insert(s).second) expand(s);
   }
   std::string problem_;
 
  private:
   // Checks a new state, and visits all states that one step leads to.
-  virtual void go_on(const State& s) = 0;
+  virtual void expand(const State& s) = 0;
 
   std::set<State> seen_;
 };

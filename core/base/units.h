@@ -31,9 +31,9 @@ inline constexpr size_t kAddressSpaceBytes = size_t{1} << 47;
 inline constexpr size_t kAddressSpaceBytes = size_t{1} << 48;
 #endif
 
-inline constexpr uint64_t kMicrosecond_ns = 1000;
-inline constexpr uint64_t kMillisecond_ns = 1000 * kMicrosecond_ns;
-inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
+inline constexpr uint64_t kMicrosecondNs = 1000;
+inline constexpr uint64_t kMillisecondNs = 1000 * kMicrosecondNs;
+inline constexpr uint64_t kSecondNs = 1000 * kMillisecondNs;
 
 constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 constexpr size_t round_up(size_t n, size_t power_of_two) {
@@ -41,7 +41,7 @@ constexpr size_t round_up(size_t n, size_t power_of_two) {
 }
 constexpr size_t round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
 // a − b if that is positive, else 0.
-constexpr uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+constexpr uint64_t saturating_subtract(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 constexpr size_t pages_for(size_t bytes) { return (bytes + kPageBytes - 1) >> kPageShift; }
 
 }  // namespace seemalloc

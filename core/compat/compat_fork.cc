@@ -9,8 +9,8 @@ namespace seemalloc::compat {
 namespace {
 
 void after_fork_in_child() {
-  forget_snapshot_in_child();
-  forget_profilers_in_child();
+  reset_snapshot_in_child();
+  reset_profilers_in_child();
 }
 
 __attribute__((constructor(102))) void install() {

@@ -7,6 +7,6 @@
 
 namespace seemalloc::compat {
 
-void forget_profilers_in_child();
+void reset_profilers_in_child();
 
 }  // namespace seemalloc::compat

@@ -8,13 +8,13 @@
 namespace seemalloc::compat {
 
 struct ControlCall {
-  static constexpr unsigned kMostNumbers = 2;
+  static constexpr unsigned kMaxNumbers = 2;
 
   void* old_value;
   size_t* old_bytes;
   const void* new_value;
   size_t new_bytes;
-  size_t numbers[kMostNumbers];  // the numbers in the name, in order
+  size_t numbers[kMaxNumbers];  // the numbers in the name, in order
 
   bool writes() const { return new_value != nullptr || new_bytes != 0; }
   bool reads() const { return old_value != nullptr && old_bytes != nullptr; }
@@ -44,7 +44,7 @@ struct ControlCall {
   }
   int text(const char* value) { return read_only(value); }
   // True if no value is read or written: the name is a command.
-  bool is_plain() const { return old_value == nullptr && old_bytes == nullptr && !writes(); }
+  bool is_command() const { return old_value == nullptr && old_bytes == nullptr && !writes(); }
   // Returns the old value, and calls set(new value) if there is one.
   template <typename T, typename Set>
   int read_write(const T& value, Set set) {

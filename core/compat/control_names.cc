@@ -44,7 +44,7 @@ bool is_arena(size_t number) { return number <= kArenas || number == kAllArenas;
 // The names and types are those of version 5.3.0; the suffix tells that seemalloc answers.
 constexpr char kVersion[] = "5.3.0-seemalloc-" SEEMALLOC_VERSION;
 
-size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
+size_t saturating_subtract(size_t a, size_t b) { return a > b ? a - b : 0; }
 
 // ---- epoch, threads ----
 
@@ -55,7 +55,7 @@ int do_epoch(Call& call) {
     refresh_snapshot();
   }
   Snapshot s;
-  kept_snapshot(&s);
+  current_snapshot(&s);
   return call.put(s.epoch);
 }
 
@@ -64,8 +64,8 @@ template <typename T>
 int fixed(Call& call, T value) {
   return call.read_write(value, [value](T wanted) { return wanted == value ? 0 : EPERM; });
 }
-int always_on(Call& call) { return fixed(call, true); }
-int largest_in_lists(Call& call) { return fixed(call, heap::kMaxSmallBytes); }
+int fixed_true(Call& call) { return fixed(call, true); }
+int tcache_max(Call& call) { return fixed(call, heap::kMaxSmallBytes); }
 
 int thread_arena(Call& call) {
   return call.read_write(unsigned{0}, [](unsigned arena) { return is_arena(arena) ? 0 : EFAULT; });
@@ -74,23 +74,23 @@ int thread_arena(Call& call) {
 int thread_allocated(Call& call) { return call.read_only(heap::allocated_by_this_thread()); }
 int thread_allocatedp(Call& call) {
   const heap::ThreadHeap* mine = thread_heap();
-  return mine != nullptr ? call.read_only(&mine->handed_out_bytes) : EAGAIN;
+  return mine != nullptr ? call.read_only(&mine->allocated_bytes) : EAGAIN;
 }
-int thread_deallocated(Call& call) { return call.read_only(*thread_freed_bytes()); }
-int thread_deallocatedp(Call& call) { return call.read_only(thread_freed_bytes()); }
+int thread_deallocated(Call& call) { return call.read_only(*thread_freed_bytes_estimate()); }
+int thread_deallocatedp(Call& call) { return call.read_only(thread_freed_bytes_estimate()); }
 
 int thread_peak(Call& call) {
   const heap::ThreadHeap* mine = heap::thread_cache.heap;
   return call.read_only(mine != nullptr ? thread_peak_bytes(*mine) : uint64_t{0});
 }
 int reset_peak(Call& call) {
-  if (!call.is_plain()) return EPERM;
+  if (!call.is_command()) return EPERM;
   if (const heap::ThreadHeap* mine = heap::thread_cache.heap) reset_thread_peak(*mine);
   return 0;
 }
 
 int flush_thread(Call& call) {
-  if (!call.is_plain()) return EPERM;
+  if (!call.is_command()) return EPERM;
   if (heap::ThreadHeap* mine = heap::thread_cache.heap) heap::collect(*mine, true);
   return 0;
 }
@@ -100,21 +100,21 @@ int no_name(Call& call) { return call.text(""); }
 // ---- arenas ----
 
 int purge(Call& call) {
-  if (!call.is_plain()) return EPERM;
+  if (!call.is_command()) return EPERM;
   if (!is_arena(call.numbers[0])) return EFAULT;
   purge_everything();
   return 0;
 }
 
 int decay(Call& call) {
-  if (!call.is_plain()) return EPERM;
+  if (!call.is_command()) return EPERM;
   if (!is_arena(call.numbers[0])) return EFAULT;
   heap::tick();
   return 0;
 }
 
 // The one arena is shared, so it is neither reset nor destroyed.
-int not_for_this_arena(Call&) { return EFAULT; }
+int arena_op_unsupported(Call&) { return EFAULT; }
 
 int change_decay(Call& call) {
   return call.read_write(decay_ms(), [](ssize_t ms) { return set_decay_ms(ms) ? 0 : EFAULT; });
@@ -139,7 +139,7 @@ int retain_grow_limit(Call& call) {
 int arena_initialized(Call& call) {
   return is_arena(call.numbers[0]) ? call.read_only(true) : EFAULT;
 }
-int no_dss(Call& call) { return call.text("disabled"); }
+int disabled_text(Call& call) { return call.text("disabled"); }
 
 // A program that creates an arena gets the one arena. It cannot bring memory of its own.
 int create_arena(Call& call) { return call.writes() ? EPERM : call.put(unsigned{0}); }
@@ -173,7 +173,7 @@ int class_slab(Call& call) {
 template <typename Pick>
 int figure(Call& call, Pick pick) {
   Snapshot s;
-  kept_snapshot(&s);
+  current_snapshot(&s);
   return call.read_only(pick(s));
 }
 template <typename Pick>
@@ -198,7 +198,7 @@ size_t mapped_bytes(const Snapshot& s) { return s.active() + s.free_dirty + s.me
 
 int prof_active(Call& call) {
   return call.read_write(sampling_is_on(),
-                         [](bool on) { return switch_sampling(on) ? 0 : EFAULT; });
+                         [](bool on) { return enable_sampling(on) ? 0 : EFAULT; });
 }
 
 int prof_dump(Call& call) {
@@ -209,7 +209,7 @@ int prof_dump(Call& call) {
   }
   FixedText<kDumpPathBytes> name;
   if (path == nullptr) {
-    if (!next_dump_name(DumpReason::kAsked, options::DumpNames::kJemalloc, name)) return EFAULT;
+    if (!next_dump_name(DumpReason::kRequested, options::DumpNames::kJemalloc, name)) return EFAULT;
     path = name.c_str();
   }
   return write_heap_text(HeapText::kJemalloc, path) == 0 ? 0 : EFAULT;
@@ -222,7 +222,7 @@ int prof_reset(Call& call) {
     if (int error = call.get(&log2)) return error;
     if (!set_sample_interval_log2(log2)) return EINVAL;
   }
-  return forget_samples() ? 0 : EFAULT;
+  return reset_samples() ? 0 : EFAULT;
 }
 
 int prof_prefix(Call& call) {
@@ -238,7 +238,7 @@ int prof_gdump(Call& call) {
   bool now = options::get(Id::dump_growth_interval) != 0;
   return call.read_write(now, [now](bool on) {
     if (on == now) return 0;
-    if (on && !options::is_chosen(Id::dump_names)) set_option_to("dump_names", "jemalloc");
+    if (on && !options::is_explicitly_set(Id::dump_names)) set_option_to("dump_names", "jemalloc");
     return set_option_to("dump_growth_interval", on ? kRegionBytes : 0) ? 0 : EFAULT;
   });
 }
@@ -249,16 +249,16 @@ ssize_t dump_interval_log2() {
 }
 
 // The values of the options at the start.
-struct Start {
+struct StartOptions {
   ssize_t decay_ms, muzzy_decay_ms;
   ssize_t dump_interval_log2;
   size_t sample_interval_log2;
   unsigned stack_depth;
   bool helper, stats_print, samples, dumps_growth, dumps_at_exit, sums_leaks;
-  JemallocSaid said;
+  JemallocSettings configured;
   char prefix[options::kMaxTextBytes];  // callers keep pointers to it
 };
-constinit Start start = {};
+constinit StartOptions start = {};
 
 // ---- options ----
 
@@ -271,8 +271,8 @@ int empty_text(Call& call) { return call.text(""); }
 // The most blocks that a thread free list can have, in the class with the fewest and in the one
 // with the most: a list holds the free blocks of one span.
 constexpr size_t kMaxSpanBytes = heap::kMaxSpanPages * kPageBytes;
-constexpr unsigned kFewestListed = kMaxSpanBytes / heap::kMaxSmallBytes;
-constexpr unsigned kMostListed = kMaxSpanBytes / 2 / heap::kClasses[0].bytes;
+constexpr unsigned kMinListBlocks = kMaxSpanBytes / heap::kMaxSmallBytes;
+constexpr unsigned kMaxListBlocks = kMaxSpanBytes / 2 / heap::kClasses[0].bytes;
 
 // ---- thread caches, by number: the thread's own serves for all ----
 
@@ -287,7 +287,7 @@ int use_cache(Call& call) {
 #define ARENA_FIGURE(expression) \
   [](Call& call) { return arena_figure(call, [](const Snapshot& s) { return expression; }); }
 #define CLASS_FIGURE(expression) \
-  [](Call& call) { return class_figure(call, [](const ClassFigures& c) { return expression; }); }
+  [](Call& call) { return class_figure(call, [](const ClassCounts& c) { return expression; }); }
 #define VALUE(expression) [](Call& call) { return call.read_only(expression); }
 
 constexpr ControlRow kRows[] = {
@@ -311,11 +311,11 @@ constexpr ControlRow kRows[] = {
     {"thread.peak.read", thread_peak},
     {"thread.peak.reset", reset_peak},
     {"thread.idle", flush_thread},
-    {"thread.tcache.enabled", always_on},
+    {"thread.tcache.enabled", fixed_true},
     {"thread.tcache.flush", flush_thread},
-    {"thread.tcache.max", largest_in_lists},
+    {"thread.tcache.max", tcache_max},
     {"thread.prof.name", no_name},
-    {"thread.prof.active", always_on},
+    {"thread.prof.active", fixed_true},
     {"tcache.create", create_cache},
     {"tcache.flush", use_cache},
     {"tcache.destroy", use_cache},
@@ -323,9 +323,9 @@ constexpr ControlRow kRows[] = {
     {"arena.#.initialized", arena_initialized},
     {"arena.#.purge", purge},
     {"arena.#.decay", decay},
-    {"arena.#.reset", not_for_this_arena},
-    {"arena.#.destroy", not_for_this_arena},
-    {"arena.#.dss", no_dss},
+    {"arena.#.reset", arena_op_unsupported},
+    {"arena.#.destroy", arena_op_unsupported},
+    {"arena.#.dss", disabled_text},
     {"arena.#.oversize_threshold", oversize_threshold},
     {"arena.#.retain_grow_limit", retain_grow_limit},
     {"arena.#.dirty_decay_ms", dirty_decay},
@@ -360,7 +360,7 @@ constexpr ControlRow kRows[] = {
     {"stats.background_thread.num_threads", VALUE(size_t{options::get(Id::helper)})},
     {"stats.arenas.#.nthreads", ARENA_FIGURE(static_cast<unsigned>(s.threads))},
     {"stats.arenas.#.uptime", ARENA_FIGURE(s.uptime_ns)},
-    {"stats.arenas.#.dss", no_dss},
+    {"stats.arenas.#.dss", disabled_text},
     {"stats.arenas.#.dirty_decay_ms", VALUE(decay_ms())},
     {"stats.arenas.#.muzzy_decay_ms", VALUE(ssize_t{0})},
     {"stats.arenas.#.pactive", ARENA_FIGURE(s.active() / os::page_bytes())},
@@ -381,13 +381,13 @@ constexpr ControlRow kRows[] = {
     {"stats.arenas.#.metadata_thp", zero_size},
     {"stats.arenas.#.tcache_bytes", ARENA_FIGURE(s.cached)},
     {"stats.arenas.#.tcache_stashed_bytes", zero_size},
-    {"stats.arenas.#.small.allocated", ARENA_FIGURE(minus(s.allocated, s.large))},
+    {"stats.arenas.#.small.allocated", ARENA_FIGURE(saturating_subtract(s.allocated, s.large))},
     {"stats.arenas.#.large.allocated", ARENA_FIGURE(s.large)},
     {"stats.arenas.#.bins.#.curregs", CLASS_FIGURE(c.live)},
     {"stats.arenas.#.bins.#.curslabs", CLASS_FIGURE(c.spans)},
 
     {"prof.active", prof_active},
-    {"prof.thread_active_init", always_on},
+    {"prof.thread_active_init", fixed_true},
     {"prof.dump", prof_dump},
     {"prof.prefix", prof_prefix},
     {"prof.gdump", prof_gdump},
@@ -412,15 +412,15 @@ constexpr ControlRow kRows[] = {
     {"config.xmalloc", no},
 
     {"opt.abort", no},
-    {"opt.abort_conf", VALUE(start.said.abort_conf)},
-    {"opt.confirm_conf", VALUE(start.said.confirm_conf)},
+    {"opt.abort_conf", VALUE(start.configured.abort_conf)},
+    {"opt.confirm_conf", VALUE(start.configured.confirm_conf)},
     {"opt.cache_oblivious", no},
-    {"opt.metadata_thp", no_dss},
+    {"opt.metadata_thp", disabled_text},
     {"opt.trust_madvise", yes},
     {"opt.retain", yes},
-    {"opt.dss", no_dss},
+    {"opt.dss", disabled_text},
     {"opt.narenas", VALUE(kArenas)},
-    {"opt.percpu_arena", no_dss},
+    {"opt.percpu_arena", disabled_text},
     {"opt.huge_arena_pac_thp", no},
     {"opt.oversize_threshold", zero_size},
     {"opt.disable_large_size_classes", yes},
@@ -444,8 +444,8 @@ constexpr ControlRow kRows[] = {
     {"opt.tcache", yes},
     {"opt.tcache_max", VALUE(heap::kMaxSmallBytes)},
     {"opt.lg_tcache_max", VALUE(size_t{15})},
-    {"opt.tcache_nslots_small_min", VALUE(kFewestListed)},
-    {"opt.tcache_nslots_small_max", VALUE(kMostListed)},
+    {"opt.tcache_nslots_small_min", VALUE(kMinListBlocks)},
+    {"opt.tcache_nslots_small_max", VALUE(kMaxListBlocks)},
     {"opt.tcache_nslots_large", VALUE(unsigned{0})},
     {"opt.lg_tcache_nslots_mul", VALUE(ssize_t{0})},
     {"opt.tcache_gc_incr_bytes", zero_size},
@@ -473,7 +473,7 @@ constexpr ControlRow kRows[] = {
     {"opt.thp", [](Call& call) { return call.text("default"); }},
     // Sampling is on unless prof_active is false. This is false only if the configuration says so:
     // then the program wants no profiles by jemalloc's options.
-    {"opt.prof", VALUE(!start.said.prof_off)},
+    {"opt.prof", VALUE(!start.configured.prof_off)},
     {"opt.prof_prefix", [](Call& call) { return call.text(start.prefix); }},
     {"opt.prof_active", VALUE(start.samples)},
     {"opt.prof_thread_active_init", yes},
@@ -483,7 +483,7 @@ constexpr ControlRow kRows[] = {
     {"opt.prof_gdump", VALUE(start.dumps_growth)},
     {"opt.prof_final", VALUE(start.dumps_at_exit)},
     {"opt.prof_leak", VALUE(start.sums_leaks)},
-    {"opt.prof_leak_error", VALUE(start.said.prof_leak_error)},
+    {"opt.prof_leak_error", VALUE(start.configured.prof_leak_error)},
     {"opt.prof_bt_max", VALUE(start.stack_depth)},
     {"opt.prof_pid_namespace", no},
     {"opt.prof_recent_alloc_max", VALUE(ssize_t{0})},
@@ -496,7 +496,7 @@ static_assert(heap::kMaxSmallBytes == size_t{1} << 15);
 
 }  // namespace
 
-void keep_start() {
+void save_start_options() {
   start.decay_ms = decay_ms();
   start.dump_interval_log2 = dump_interval_log2();
   start.sample_interval_log2 = sample_interval_log2();
@@ -506,19 +506,19 @@ void keep_start() {
   start.samples = options::get(Id::sample) != 0;
   start.dumps_growth = options::get(Id::dump_growth_interval) != 0;
   start.dumps_at_exit = options::get(Id::dump_final) != 0;
-  start.said = jemalloc_said();
-  start.sums_leaks = options::get(Id::leak_summary) != 0 || start.said.prof_leak;
+  start.configured = jemalloc_settings();
+  start.sums_leaks = options::get(Id::leak_summary) != 0 || start.configured.prof_leak;
   // -1 was translated into an option, which SEEMALLOC_CONF may have changed since.
-  ssize_t muzzy = start.said.muzzy_decay_ms < 0 ? 0 : start.said.muzzy_decay_ms;
+  ssize_t muzzy = start.configured.muzzy_decay_ms < 0 ? 0 : start.configured.muzzy_decay_ms;
   start.muzzy_decay_ms = options::get(Id::purge_free) != 0 ? -1 : muzzy;
   Text prefix(start.prefix, sizeof(start.prefix));
   copy_text_option(Id::dump_prefix, prefix);
   // Jemalloc's default, which dump names use here too.
-  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";
+  if (prefix.size() == 0 && !options::is_explicitly_set(Id::dump_prefix)) prefix << "jeprof";
 }
 
 ControlRows control_rows() { return {kRows, sizeof(kRows) / sizeof(kRows[0])}; }
 
 }  // namespace seemalloc::compat
 
-void seemalloc::options_were_read() { compat::keep_start(); }
+void seemalloc::options_were_read() { compat::save_start_options(); }

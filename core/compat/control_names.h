@@ -25,6 +25,6 @@ struct ControlRows {
 ControlRows control_rows();
 
 // The values of the opt.… names are those in force now, from here on. Called at load.
-void keep_start();
+void save_start_options();
 
 }  // namespace seemalloc::compat

@@ -44,8 +44,8 @@ bool set_decay_ms(ssize_t ms) {
   return set_option_to("purge_delay", delay) && set_option_to("purge", "balanced");
 }
 
-double release_rate() {
-  double usual = static_cast<double>(options::row(Id::purge_delay).fallback);
+double memory_release_rate() {
+  double usual = static_cast<double>(options::row(Id::purge_delay).default_value);
   ssize_t delay = decay_ms();
   if (delay < 0) return 0;
   return usual / static_cast<double>(delay > 0 ? delay : 1);
@@ -62,14 +62,14 @@ void set_release_rate(double rate) {
     set_option_to("purge", "balanced");
     return;
   }
-  double delay = static_cast<double>(options::row(Id::purge_delay).fallback) / rate;
+  double delay = static_cast<double>(options::row(Id::purge_delay).default_value) / rate;
   double most = static_cast<double>(options::row(Id::purge_delay).max);
   set_decay_ms(static_cast<ssize_t>(delay < most ? delay : most));
 }
 
 bool sampling_is_on() { return options::get(Id::sample) != 0; }
 
-bool switch_sampling(bool on) {
+bool enable_sampling(bool on) {
   return on == sampling_is_on() ||
          set_option_to("sample", on ? options::last_sample_interval() : 0);
 }

@@ -20,12 +20,12 @@ ssize_t decay_ms();
 bool set_decay_ms(ssize_t ms);
 
 // gperftools' release rate: 0: never, 1: the default, higher: sooner.
-double release_rate();
+double memory_release_rate();
 void set_release_rate(double rate);
 
 // Sampling as a switch and a logarithm. The interval from before it was switched off is remembered.
 bool sampling_is_on();
-bool switch_sampling(bool on);
+bool enable_sampling(bool on);
 size_t sample_interval_log2();
 bool set_sample_interval_log2(size_t log2);
 

@@ -8,12 +8,12 @@
 
 #include "core/api/cpu/cpu_profiler.h"
 #include "core/api/dumps/auto_dump.h"
-#include "core/api/dumps/cpu_runs.h"
+#include "core/api/dumps/cpu_profile_runs.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/dumps/profile_kinds.h"
 #include "core/api/helper/helper.h"
-#include "core/api/malloc/block_calls.h"
+#include "core/api/malloc/malloc_calls.h"
 #include "core/api/malloc/may_lock.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/foreign_options.h"
@@ -34,13 +34,13 @@ using namespace seemalloc::compat;
 
 namespace {
 
-void complain(const char* what, const char* path, const char* why) {
+void warn_failed(const char* what, const char* path, const char* why) {
   FixedText<kDumpPathBytes + 160> line;
   line << what << " " << path << ": " << why;
   warn(line.c_str());
 }
 
-void complain_of_length(const char* call, const char* what, size_t most, const char* text) {
+void warn_too_long(const char* call, const char* what, size_t most, const char* text) {
   FixedText<kDumpPathBytes + 160> line;
   line << call << ": expected a " << what << " of fewer than " << uint64_t{most}
        << " bytes: " << text;
@@ -53,16 +53,16 @@ void complain_of_length(const char* call, const char* what, size_t most, const c
 // gperftools' text format, controlled by the same options.
 
 using options::Id;
-enum class Heap { kAsTheVariableSays, kOn, kOff };
+enum class Heap { kByEnvironment, kOn, kOff };
 
 // Held while profiling is started or stopped, not while a profile is written.
 Lock heap_lock;
-constinit std::atomic<Heap> heap_state{Heap::kAsTheVariableSays};
+constinit std::atomic<Heap> heap_state{Heap::kByEnvironment};
 // True if HeapProfilerStart has set the option `sample`; its value before, and the last interval
 // that was not 0.
-bool heap_records_all = false;
+bool samples_everything = false;
 uint64_t sample_before = 0, interval_before = 0;
-bool sample_was_ours = false;  // neither the user nor the program has chosen it
+bool sample_set_by_us = false;  // neither the user nor the program has chosen it
 
 // The values of the options before the start.
 constexpr Id kHeapOptions[] = {Id::dump_prefix,         Id::dump_names,
@@ -73,11 +73,10 @@ char options_before[kHeapOptionCount][options::kMaxTextBytes];
 
 bool heap_is_profiled() {
   Heap state = heap_state.load(std::memory_order_acquire);
-  return state == Heap::kOn ||
-         (state == Heap::kAsTheVariableSays && heap_is_profiled_by_variable());
+  return state == Heap::kOn || (state == Heap::kByEnvironment && heap_is_profiled_by_variable());
 }
 
-void keep_options() {
+void save_options() {
   for (unsigned i = 0; i < kHeapOptionCount; i++) {
     Text value(options_before[i], sizeof(options_before[i]));
     print_option(kHeapOptions[i], value);
@@ -91,34 +90,36 @@ void restore_options() {
 
 // Keeps values that SEEMALLOC_CONF or `seemalloc set` has changed. An option that was set to its
 // default counts as not set.
-void choose(Id id, uint64_t value) {
+void set_if_default(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
-  if (options::get(id) == row.fallback) set_option_to(row.name, value < row.max ? value : row.max);
+  if (options::get(id) == row.default_value)
+    set_option_to(row.name, value < row.max ? value : row.max);
 }
 
-void choose_options(const char* prefix) {
+void set_dump_options(const char* prefix) {
   set_option_to("dump_prefix", prefix);
   set_option_to("dump_names", "gperftools");
   HeapProfileIntervals intervals = heap_profile_intervals(environ, warn);
-  choose(Id::dump_alloc_interval, intervals.allocated);
-  choose(Id::dump_inuse_interval, intervals.in_use);
-  choose(Id::dump_time_interval, intervals.seconds);
-  choose(Id::dump_final, 1);
+  set_if_default(Id::dump_alloc_interval, intervals.allocated);
+  set_if_default(Id::dump_inuse_interval, intervals.in_use);
+  set_if_default(Id::dump_time_interval, intervals.seconds);
+  set_if_default(Id::dump_final, 1);
 }
 
 // Records each allocation, as HEAPPROFILE does, unless an interval was chosen.
-void record_all() {
+void sample_everything() {
   uint64_t sample = options::get(Id::sample);
-  sample_was_ours = !options::is_chosen(Id::sample) || (sample_was_ours && sample == sample_before);
-  heap_records_all = sample == 0 || sample_was_ours;
-  if (!heap_records_all) return;
+  sample_set_by_us =
+      !options::is_explicitly_set(Id::sample) || (sample_set_by_us && sample == sample_before);
+  samples_everything = sample == 0 || sample_set_by_us;
+  if (!samples_everything) return;
   sample_before = sample;
   interval_before = options::last_sample_interval();
   set_option_to("sample", uint64_t{1});
 }
 
-void record_as_before() {
-  if (!heap_records_all || options::get(Id::sample) != 1) return;
+void restore_sampling() {
+  if (!samples_everything || options::get(Id::sample) != 1) return;
   set_option_to("sample", sample_before);
   options::remember_sample_interval(interval_before);
 }
@@ -138,15 +139,16 @@ bool start_cpu(const char* path) {
   if (path == nullptr) return false;
   if (*path == 0) return warn("ProfilerStart: expected a path, got an empty one"), false;
   if (text_length(path) >= kDumpPathBytes)
-    return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
+    return warn_too_long("ProfilerStart", "path", kDumpPathBytes, path), false;
   {
     LockGuard guard(cpu_lock);
     if (cpu_path[0] != 0) return false;
-    CpuStart result = start_cpu_profile(requested_cpu_profile(), &cpu_number);
-    if (result != CpuStart::kStarted) return complain("CPU profile", path, text_of(result)), false;
+    CpuStartResult result = start_cpu_profile(requested_cpu_profile(), &cpu_number);
+    if (result != CpuStartResult::kStarted)
+      return warn_failed("CPU profile", path, describe(result)), false;
     memcpy(cpu_path, path, text_length(path) + 1);
     cpu_process = os::process_id();
-    cpu_started = static_cast<time_t>(os::realtime_ns() / kSecond_ns);
+    cpu_started = static_cast<time_t>(os::realtime_ns() / kSecondNs);
   }
   start_helper_for_work();  // which finds new threads
   wake_helper();            // so that it finds them from now on
@@ -155,14 +157,15 @@ bool start_cpu(const char* path) {
 
 // Writes to the path as it is: a percent sign has no special meaning. Requires: cpu_lock.
 void write_cpu(bool ended) {
-  CpuTaken taken{};
-  CpuTake result = take_cpu_profile(cpu_number, ended, &taken);
-  if (result == CpuTake::kReplaced)
-    return complain("CPU profile", cpu_path,
-                    "another caller ended it and started a new one; the profile is lost");
-  bool written = result == CpuTake::kTaken && write_profile_as(taken.profile, cpu_path) == 0;
-  if (result == CpuTake::kTaken) give_back(taken.profile);
-  if (!written) complain("CPU profile", cpu_path, "could not be written");
+  CollectedCpuProfile taken{};
+  CpuCollectResult result = collect_cpu_profile(cpu_number, ended, &taken);
+  if (result == CpuCollectResult::kReplaced)
+    return warn_failed("CPU profile", cpu_path,
+                       "another caller ended it and started a new one; the profile is lost");
+  bool written =
+      result == CpuCollectResult::kCollected && write_profile_as(taken.profile, cpu_path) == 0;
+  if (result == CpuCollectResult::kCollected) release_profile(taken.profile);
+  if (!written) warn_failed("CPU profile", cpu_path, "could not be written");
 }
 
 // Stops the profile that ProfilerStart started; false if there is none. Requires: cpu_lock.
@@ -194,9 +197,9 @@ void flush_cpu() {
 // A program need not stop its profile before it ends. end_cpu_run() ends a profile that CPUPROFILE
 // began.
 __attribute__((destructor(102))) void stop_cpu_at_exit() {
-  constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
+  constexpr uint64_t kMaxNs = 3 * kSecondNs;
   // Skips a profile that a child of vfork, or of a bare system call, shares with its parent.
-  if (cpu_process != os::process_id() || !may_lock() || !cpu_lock.try_lock_for(kLongest_ns)) return;
+  if (cpu_process != os::process_id() || !may_lock() || !cpu_lock.try_lock_for(kMaxNs)) return;
   stop_started_cpu();
   cpu_lock.unlock();
 }
@@ -207,13 +210,14 @@ __attribute__((destructor(102))) void stop_cpu_at_exit() {
 SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (prefix == nullptr) return;
   if (text_length(prefix) >= options::kMaxTextBytes)
-    return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
+    return warn_too_long("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
   LockGuard guard(heap_lock);
   if (heap_is_profiled()) return;
-  if (!begin_absolute_anew()) return complain("heap profile", prefix, "no memory to start it");
-  keep_options();
-  choose_options(prefix);
-  record_all();
+  if (!reset_absolute_profile())
+    return warn_failed("heap profile", prefix, "no memory to start it");
+  save_options();
+  set_dump_options(prefix);
+  sample_everything();
   heap_state.store(Heap::kOn, std::memory_order_release);
 }
 
@@ -222,7 +226,7 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
   if (!heap_is_profiled()) return;
   if (heap_state.exchange(Heap::kOff, std::memory_order_relaxed) == Heap::kOn) {
     restore_options();
-    record_as_before();
+    restore_sampling();
   } else {
     for (const char* name :
          {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"})
@@ -230,8 +234,8 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
     // HEAPPROFILE makes the sampler record each allocation, which is useless from now on, except
     // for HEAPCHECK.
     if (options::get(Id::sample) == 1 && options::get(Id::leak_summary) == 0) {
-      sample_before = options::row(Id::sample).fallback;
-      sample_was_ours = true;
+      sample_before = options::row(Id::sample).default_value;
+      sample_set_by_us = true;
       set_option_to("sample", sample_before);
     }
   }
@@ -242,8 +246,8 @@ SEEMALLOC_EXPORT int IsHeapProfilerRunning(void) { return heap_is_profiled() ? 1
 SEEMALLOC_EXPORT void HeapProfilerDump(const char*) {
   if (!heap_is_profiled()) return;
   FixedText<kDumpPathBytes> path;
-  if (dump_by_prefix(DumpReason::kAsked, path) != 0)
-    complain("heap profile", path.c_str(), "could not be written");
+  if (dump_by_prefix(DumpReason::kRequested, path) != 0)
+    warn_failed("heap profile", path.c_str(), "could not be written");
 }
 
 SEEMALLOC_EXPORT char* GetHeapProfile(void) {
@@ -273,7 +277,7 @@ struct State {
 
 SEEMALLOC_EXPORT int ProfilerStartWithOptions(const char* path, const Options* options) {
   if (options != nullptr && options->filter_in_thread != nullptr) {
-    complain("CPU profile", path != nullptr ? path : "", "filtering threads is not supported");
+    warn_failed("CPU profile", path != nullptr ? path : "", "filtering threads is not supported");
     return 0;
   }
   return start_cpu(path) ? 1 : 0;
@@ -288,11 +292,11 @@ SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
 // signal with `ucontext` has interrupted. Leaves out the first `skip`.
 SEEMALLOC_EXPORT int ProfilerGetStackTrace(void** result, int most, int skip,
                                            const void* ucontext) {
-  constexpr int kMost = 256;
-  uintptr_t frames[kMost];
+  constexpr int kMax = 256;
+  uintptr_t frames[kMax];
   if (result == nullptr || most <= 0) return 0;
   if (skip < 0) skip = 0;
-  unsigned wanted = static_cast<unsigned>(most < kMost - skip ? most + skip : kMost);
+  unsigned wanted = static_cast<unsigned>(most < kMax - skip ? most + skip : kMax);
   unsigned depth = ucontext != nullptr ? interrupted_call_stack(ucontext, frames, wanted)
                                        : call_stack(frames, wanted);
   int count = 0;
@@ -313,7 +317,7 @@ SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
     name << cpu_path;
     state->start_time = cpu_started;
   } else if (cpu_run_name(name, &wall_ns)) {
-    state->start_time = static_cast<time_t>(wall_ns / kSecond_ns);
+    state->start_time = static_cast<time_t>(wall_ns / kSecondNs);
   }
   state->samples_gathered = static_cast<int>(report.interrupts);
 }
@@ -321,7 +325,7 @@ SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
 namespace seemalloc::compat {
 
 // The CPU profile belongs to the parent.
-void forget_profilers_in_child() {
+void reset_profilers_in_child() {
   heap_lock.reset();
   cpu_lock.reset();
   cpu_path[0] = 0;

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/dumps/cpu_runs.h"
+#include "core/api/dumps/cpu_profile_runs.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
 #include "core/api/malloc/test_api.h"
@@ -96,14 +96,14 @@ void churn(size_t bytes) {
   for (size_t sum = 0; sum < bytes; sum += 64 * KiB) sm_free(sm_malloc(64 * KiB));
 }
 
-void say_nothing(const char*) {}
+void ignore_message(const char*) {}
 
 // Must be the first test: HEAPPROFILE is set at the process's start.
-TEST_F(Profilers, WhatHEAPPROFILEBeganCanBeDumpedAndStopped) {
+TEST_F(Profilers, HeapprofileVariableCanBeDumpedAndStopped) {
   std::string variable = "HEAPPROFILE=" + in("p");
   char* environment[] = {variable.data(), nullptr};
   EXPECT_EQ(IsHeapProfilerRunning(), 0);
-  read_foreign_options(environment, say_nothing);
+  read_foreign_options(environment, ignore_message);
   EXPECT_EQ(IsHeapProfilerRunning(), 1);
   HeapProfilerStart(in("other").c_str());
   HeapProfilerDump("one");
@@ -139,12 +139,12 @@ TEST_F(Profilers, NumbersGoOnFromStartToStart) {
 }
 
 // MALLOC_CONF also has dumps written as text; the form follows the dump names.
-TEST_F(Profilers, WhatJemallocsOptionsBeganGoesOnBehindAStop) {
+TEST_F(Profilers, JemallocDumpsContinueAfterStop) {
   ASSERT_TRUE(set_option_to("dump_names", "jemalloc"));
   ASSERT_TRUE(set_option_to("dump_prefix", in("j").c_str()));
   auto starts = [this] {
     FixedText<kDumpPathBytes> path;
-    EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
+    EXPECT_EQ(dump_by_prefix(DumpReason::kRequested, path), 0);
     return start_of(fs::path(path.c_str()).filename()).substr(0, 8);
   };
   EXPECT_EQ(starts(), "heap_v2/");
@@ -190,7 +190,7 @@ TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
 }
 
 // As gperftools documents it: profiles cover only allocations between start and stop.
-TEST_F(Profilers, WhatWasAllocatedBeforeTheStartIsInNoProfile) {
+TEST_F(Profilers, EarlierAllocationsAreNotInProfile) {
   constexpr size_t kBytes = 3072, kBlocks = 100;
   auto blocks_of_that_size = [] {
     char* text = GetHeapProfile();
@@ -247,7 +247,7 @@ TEST_F(Profilers, AStackTraceBeginsWithTheCaller) {
 
 void* interrupted[4];
 int interrupted_depth;
-TEST_F(Profilers, AStackTraceOfASignalBeginsWithWhatItInterrupted) {
+TEST_F(Profilers, SignalStackTraceStartsAtInterruptedCode) {
   struct sigaction action = {}, old = {};
   action.sa_flags = SA_SIGINFO;
   action.sa_sigaction = [](int, siginfo_t*, void* ucontext) {
@@ -262,7 +262,7 @@ TEST_F(Profilers, AStackTraceOfASignalBeginsWithWhatItInterrupted) {
   EXPECT_NE(strstr(at.dli_fname, "libc"), nullptr) << at.dli_fname;
 }
 
-TEST_F(Profilers, AStartedOneDumpsByItself) {
+TEST_F(Profilers, StartedProfileDumpsAutomatically) {
   set_option_to("sample", uint64_t{1});
   churn(MiB);
   setenv("HEAP_PROFILE_ALLOCATION_INTERVAL", "1048576", 1);
@@ -334,7 +334,7 @@ TEST_F(Profilers, AnEmptyPathIsRefused) {
 
 // Other calls may end the profile: its samples are written all the same. A profile that they start
 // afterwards is theirs.
-TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
+TEST_F(Profilers, OtherCallersProfilesAreLeftAlone) {
   ASSERT_EQ(ProfilerStart(in("p").c_str()), 1);
   ASSERT_EQ(seemalloc_cpu_stop(), 0);
   ProfilerStop();
@@ -354,12 +354,12 @@ TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
   EXPECT_EQ(seemalloc_cpu_stop(), 0);
 }
 
-TEST_F(Profilers, WhatCPUPROFILEBeganCanBeFlushedAndStopped) {
+TEST_F(Profilers, CpuprofileVariableCanBeFlushedAndStopped) {
   testing::internal::CaptureStderr();
   ASSERT_EQ(ProfilerStart(in("before").c_str()), 1);
   ProfilerStop();
   fs::remove(in("before"));
-  for (time_t second = time(nullptr); time(nullptr) == second;) os::pause(10 * kMillisecond_ns);
+  for (time_t second = time(nullptr); time(nullptr) == second;) os::pause(10 * kMillisecondNs);
   time_t begin = time(nullptr);
   setenv("CPUPROFILE", in("50%n").c_str(), 1);
   ASSERT_TRUE(start_cpu_run());
@@ -424,7 +424,7 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
 
 // Slows a thread that releases a lock for which another thread waits, so that the other one goes
 // first.
-long let_others_go_first(long number) {
+long yield_to_other_threads(long number) {
   if (number == SYS_futex) usleep(2000);
   return 0;
 }
@@ -441,18 +441,18 @@ TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
   std::thread signals([&] {
     while (!over) {
       raise(SIGUSR2);
-      follow_cpu_signal();
+      handle_cpu_signal();
     }
     stop_cpu_run();
   });
-  os::fault_hook = let_others_go_first;
+  os::fault_hook = yield_to_other_threads;
   unsigned own = 0, others = 0;
-  for (uint64_t end = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end;) {
+  for (uint64_t end = os::monotonic_ns() + 2 * kSecondNs; os::monotonic_ns() < end;) {
     if (ProfilerStart(in("own").c_str()) == 0) continue;
     ProfilerStop();
     uint64_t period = period_of("own");
-    EXPECT_EQ(period, 10 * kMillisecond_ns) << "after " << own;
-    if (period != 10 * kMillisecond_ns) break;
+    EXPECT_EQ(period, 10 * kMillisecondNs) << "after " << own;
+    if (period != 10 * kMillisecondNs) break;
     own++;
   }
   os::fault_hook = nullptr;
@@ -460,7 +460,7 @@ TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
   signals.join();
   fs::remove(in("own"));
   for (const std::string& name : files()) {
-    EXPECT_EQ(period_of(name), 2 * kMillisecond_ns) << name;
+    EXPECT_EQ(period_of(name), 2 * kMillisecondNs) << name;
     others++;
   }
   EXPECT_GT(own, 0u);

@@ -13,7 +13,7 @@
 
 namespace seemalloc::compat {
 
-uint64_t named_interval() { return options::last_sample_interval(); }
+uint64_t header_interval() { return options::last_sample_interval(); }
 
 namespace {
 
@@ -60,8 +60,8 @@ void append_counts(Text& out, const Counts& counts) {
 // The text has no names: a reader would take a Python function's word for an address of unknown
 // code.
 bool is_address(uintptr_t word) {
-  PythonPlace place;
-  return !python_place(word, &place);
+  PythonLocation place;
+  return !python_location(word, &place);
 }
 
 void append_stack(Text& out, const uintptr_t* return_addresses, unsigned depth) {
@@ -99,22 +99,22 @@ void write_sample(void* context, const SampleRow& row) {
 
 // A row of gperftools is one allocation of pages; ours has all of them with the same stack.
 void write_growth(void* context, const GrowthStack& row) {
-  Counts counts{row.times, row.bytes, row.times, row.bytes};
+  Counts counts{row.count, row.bytes, row.count, row.bytes};
   write_counts(*static_cast<Writer*>(context), counts, row.return_addresses, row.depth);
 }
 
-std::atomic<bool> absolute_begins_anew{false};
+std::atomic<bool> absolute_was_reset{false};
 
 // Counts may have been reset: by prof.reset, or HeapProfilerStart.
-bool begins_anew(HeapText form) {
+bool may_have_been_reset(HeapText form) {
   return form == HeapText::kJemalloc ||
-         (form == HeapText::kAbsolute && absolute_begins_anew.load(std::memory_order_relaxed));
+         (form == HeapText::kAbsolute && absolute_was_reset.load(std::memory_order_relaxed));
 }
 
 void write_rows(Writer& writer) {
   if (writer.form == HeapText::kGrowth) {
     for_each_growth_stack(write_growth, &writer);
-  } else if (begins_anew(writer.form)) {
+  } else if (may_have_been_reset(writer.form)) {
     for_each_sample_row_since(write_sample, &writer);
   } else {
     for_each_sample_row(write_sample, &writer);
@@ -155,9 +155,9 @@ void write_notes(Text& out, HeapText form, const Writer& writer) {
     out << "# python: " << writer.python_frames
         << " frames are functions in Python, which this text cannot name: left out\n";
   }
-  if (uint64_t reset_ns = samples_forgotten_ns(); begins_anew(form) && reset_ns != 0) {
+  if (uint64_t reset_ns = samples_reset_ns(); may_have_been_reset(form) && reset_ns != 0) {
     out << (form == HeapText::kJemalloc ? "# prof.reset: " : "# HeapProfilerStart: ")
-        << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
+        << saturating_subtract(os::monotonic_ns(), reset_ns) / kMillisecondNs
         << " ms before this profile was taken; what was sampled until then is not in its rows\n";
   }
 }
@@ -169,7 +169,7 @@ void append_bare_hex(Text& out, uint64_t value) {
   out << text.c_str() + 2;
 }
 
-void append_unloaded(Text& out, const UnloadedRange& range) {
+void append_unloaded(Text& out, const UnloadedCodeRange& range) {
   append_bare_hex(out, range.start);
   out << "-";
   append_bare_hex(out, range.limit);
@@ -188,15 +188,17 @@ void write_maps(Text& out) {
       out.append(part, static_cast<size_t>(n));
     os::close_file(fd);
   }
-  for_each_unloaded_range(
-      [](void* to, const UnloadedRange& range) { append_unloaded(*static_cast<Text*>(to), range); },
+  for_each_unloaded_code_range(
+      [](void* to, const UnloadedCodeRange& range) {
+        append_unloaded(*static_cast<Text*>(to), range);
+      },
       &out);
 }
 
 size_t maps_bytes() {
   size_t bytes = 0;
-  for_each_unloaded_range(
-      [](void* to, const UnloadedRange& range) {
+  for_each_unloaded_code_range(
+      [](void* to, const UnloadedCodeRange& range) {
         *static_cast<size_t*>(to) += range.path_bytes + 80;
       },
       &bytes);
@@ -210,7 +212,7 @@ size_t maps_bytes() {
 
 // Returns false if rows that were added since the measurement do not fit.
 bool write_all(Text& text, HeapText form) {
-  Writer writer{nullptr, form, named_interval(), {}, 0};
+  Writer writer{nullptr, form, header_interval(), {}, 0};
   write_rows(writer);
   write_header(text, form, writer.interval, writer.sum);
   write_notes(text, form, writer);
@@ -220,26 +222,26 @@ bool write_all(Text& text, HeapText form) {
   return !text.truncated();
 }
 
-size_t room_for(HeapText form) {
-  Writer writer{nullptr, form, named_interval(), {}, 0};
+size_t estimate_text_bytes(HeapText form) {
+  Writer writer{nullptr, form, header_interval(), {}, 0};
   write_rows(writer);
   return writer.bound + writer.bound / 4 + maps_bytes() + 64 * KiB;
 }
 
 }  // namespace
 
-uint64_t live_samples_at(const SampleRow& row, uint64_t interval) {
+uint64_t rescaled_live_samples(const SampleRow& row, uint64_t interval) {
   return counts_of(row, HeapText::kSampled, interval).live;
 }
 
-bool begin_absolute_anew() {
-  if (!forget_samples()) return false;
-  absolute_begins_anew.store(true, std::memory_order_relaxed);
+bool reset_absolute_profile() {
+  if (!reset_samples()) return false;
+  absolute_was_reset.store(true, std::memory_order_relaxed);
   return true;
 }
 
 bool heap_text(HeapText form, ProfileBytes* out) {
-  size_t room = room_for(form);
+  size_t room = estimate_text_bytes(form);
   for (int tries = 0; tries < 4; tries++, room *= 2) {
     size_t bytes = round_up(room, os::page_bytes());
     char* memory = static_cast<char*>(os::map(bytes, os::Reason::kReport));
@@ -269,6 +271,6 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
 int seemalloc::write_gperftools_text(const char* path, os::FileIdentity* file) {
   return compat::write_heap_text(compat::HeapText::kAbsolute, path, file);
 }
-int seemalloc::write_jemallocs_text(const char* path, os::FileIdentity* file) {
+int seemalloc::write_jemalloc_text(const char* path, os::FileIdentity* file) {
   return compat::write_heap_text(compat::HeapText::kJemalloc, path, file);
 }

@@ -25,13 +25,13 @@ enum class HeapText {
 
 // For HeapProfilerStart: blocks sampled until now are not in its profiles. Returns false if memory
 // is refused.
-bool begin_absolute_anew();
+bool reset_absolute_profile();
 
 // The interval that sampled texts name: the current one, or the last one while sampling is off.
-uint64_t named_interval();
+uint64_t header_interval();
 // The number of live samples to write for a row, so that a reader that scales it up by this
 // interval gets our estimate.
-uint64_t live_samples_at(const SampleRow& row, uint64_t interval);
+uint64_t rescaled_live_samples(const SampleRow& row, uint64_t interval);
 
 // Returns false if memory is refused. The text is NUL-terminated. The caller frees it with
 // os::unmap(out->data, out->mapped_bytes, os::Reason::kReport).

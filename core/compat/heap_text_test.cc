@@ -83,7 +83,7 @@ struct Held {
   }
 };
 
-TEST(HeapText, ReadersComeToWhatIsInUse) {
+TEST(HeapText, ReadersComputeLiveBytes) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
   Held held(60000, 1024);  // 58.6 MiB: 940 samples, of which 4 standard errors are 13 %
   double wanted = 60000.0 * 1024;
@@ -110,7 +110,7 @@ TEST(HeapText, OtherIntervalsAreRestated) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-TEST(HeapText, ExactWhereEverythingIsRecorded) {
+TEST(HeapText, ExactIfAllAllocationsAreSampled) {
   Sum before = in_use(text_of(HeapText::kAbsolute), 0);
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   Held held(1000, 512);
@@ -122,7 +122,7 @@ TEST(HeapText, ExactWhereEverythingIsRecorded) {
 
 // As jemalloc documents it: samples from before the reset are forgotten, live or not; freeing them
 // later makes no difference.
-TEST(HeapText, ResetForgetsWhatWasSampled) {
+TEST(HeapText, ResetForgetsSamples) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   Sum ours = in_use(text_of(HeapText::kAbsolute), 0);
   auto held = std::make_unique<Held>(1000, 512);
@@ -152,7 +152,7 @@ TEST(HeapText, ResetForgetsWhatWasSampled) {
 
 // Also if another thread was about to reset when the process forked: the child does not have that
 // thread.
-TEST(HeapText, ResetGoesOnInAForkedChild) {
+TEST(HeapText, ResetWorksInForkedChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP()
       << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
@@ -164,7 +164,7 @@ TEST(HeapText, ResetGoesOnInAForkedChild) {
     for (; !stop.stop_requested(); resets++) EXPECT_EQ(reset(), 0);
   });
   for (int i = 0; i < 50; i++) {
-    for (int seen = resets; resets == seen;) os::pause(kMillisecond_ns / 10);
+    for (int seen = resets; resets == seen;) os::pause(kMillisecondNs / 10);
     pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -181,7 +181,7 @@ TEST(HeapText, ResetGoesOnInAForkedChild) {
 }
 
 // The growth profile's sum, in rows and as words.
-TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
+TEST(HeapText, GrowthMatchesHeapGrowth) {
   std::vector<void*> blocks;
   auto rows = [] { return in_use(text_of(HeapText::kGrowth), 0); };
   auto words = [] {
@@ -213,7 +213,7 @@ TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
 }
 
 // A reader scales the words up by the period, as it does the text.
-TEST(HeapText, WordsOfOtherIntervalsAreRestated) {
+TEST(HeapText, StackTraceArraysAreRestated) {
   ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
   Held held(60000, 1024);
   ASSERT_EQ(seemalloc_profile_start(100000), 0);
@@ -286,12 +286,12 @@ TEST(HeapText, AddressesAreThoseOfTheStacks) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-TEST(HeapText, SaysWhatItCouldNotSee) {
+TEST(HeapText, NotesMissedAllocations) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   constexpr HeapText kForms[] = {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc};
   uint64_t dropped = figure_before(notes_of(kForms[0]), " more dropped for lack of memory");
   uint64_t truncated = figure_before(notes_of(kForms[0]), " samples with a truncated stack");
-  for (int i = 0; i < 3; i++) drop_sample();
+  for (int i = 0; i < 3; i++) count_dropped_sample();
   ASSERT_EQ(seemalloc_option_set("stack_depth", "8"), 0);
   void* cut = allocate_at_depth(20);
   ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
@@ -306,7 +306,7 @@ TEST(HeapText, SaysWhatItCouldNotSee) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-TEST(HeapText, FilesAreWholeOrNotThere) {
+TEST(HeapText, FilesAreCompleteOrAbsent) {
   std::string path = testing::TempDir() + "heap_text_test." + std::to_string(os::process_id());
   ASSERT_EQ(write_heap_text(HeapText::kJemalloc, path.c_str()), 0);
   std::ifstream file(path);
@@ -331,7 +331,7 @@ TEST(HeapText, APipeStaysAPipe) {
       last = done;
       for (ssize_t n; (n = read(fd, part, sizeof(part))) > 0;)
         read_here.append(part, static_cast<size_t>(n));
-      os::pause(kMillisecond_ns);
+      os::pause(kMillisecondNs);
     }
   });
   EXPECT_EQ(write_heap_text(HeapText::kJemalloc, path.c_str()), 0);
@@ -345,7 +345,7 @@ TEST(HeapText, APipeStaysAPipe) {
   remove(path.c_str());
 }
 
-TEST(HeapText, WhatAKilledWriterLeftIsNotInTheWay) {
+TEST(HeapText, LeftoverOfKilledWriterIsIgnored) {
   std::string path = testing::TempDir() + "heap_text_test.left." + std::to_string(os::process_id());
   std::string left = path + ".tmp." + std::to_string(os::thread_id());
   std::ofstream(left) << "half of a";

@@ -3,7 +3,7 @@
 // prefixes the standard family is here as well.
 //
 // Threads: any.
-#include "core/api/malloc/block_calls.h"
+#include "core/api/malloc/malloc_calls.h"
 #include "core/api/service/exit_files.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
@@ -64,7 +64,7 @@ void* resize_block(void* p, size_t bytes, Flags flags) {
   return fresh;
 }
 
-size_t resize_in_its_place(void* p, size_t bytes, size_t extra, Flags flags) {
+size_t resize_in_place(void* p, size_t bytes, size_t extra, Flags flags) {
   size_t before = usable_bytes(p), most = bytes > SIZE_MAX - extra ? SIZE_MAX : bytes + extra;
   size_t now = resize_without_moving(p, most);
   if (now < bytes) now = resize_without_moving(p, bytes);
@@ -90,7 +90,7 @@ void append_figures(Text& out, const Snapshot& s) {
 void append_classes(Text& out, const Snapshot& s) {
   out << "bins:           size          allocated       curregs      free      spans\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
-    const ClassFigures& c = s.classes[i];
+    const ClassCounts& c = s.classes[i];
     if (c.spans == 0) continue;
     uint64_t bytes = heap::kClasses[i].bytes;
     out << "  " << bytes << "  " << bytes * c.live << "  " << uint64_t{c.live} << "  "
@@ -161,7 +161,7 @@ void print_statistics(WriteText write, WriteText message, void* context, const c
 }  // namespace
 
 // The program has set the variable with the prefix of its own jemalloc.
-void seemalloc::print_jemallocs_statistics() {
+void seemalloc::print_jemalloc_statistics() {
   WriteText message = malloc_message != nullptr      ? malloc_message
                       : je_malloc_message != nullptr ? je_malloc_message
                                                      : _rjem_malloc_message;
@@ -190,13 +190,13 @@ void seemalloc::print_jemallocs_statistics() {
   }                                                                                            \
   SEEMALLOC_EXPORT size_t prefix##xallocx(void* p, size_t bytes, size_t extra,                 \
                                           int flags) noexcept {                                \
-    return resize_in_its_place(p, bytes, extra, Flags(flags));                                 \
+    return resize_in_place(p, bytes, extra, Flags(flags));                                     \
   }                                                                                            \
   SEEMALLOC_EXPORT size_t prefix##sallocx(const void* p, int) noexcept { return usable(p); }   \
   SEEMALLOC_EXPORT void prefix##dallocx(void* p, int) noexcept { deallocate(p); }              \
   SEEMALLOC_EXPORT void prefix##sdallocx(void* p, size_t, int) noexcept { deallocate(p); }     \
   SEEMALLOC_EXPORT size_t prefix##nallocx(size_t bytes, int flags) noexcept {                  \
-    return good_size(bytes, Flags(flags).alignment());                                         \
+    return allocation_size(bytes, Flags(flags).alignment());                                   \
   }                                                                                            \
   SEEMALLOC_EXPORT void prefix##malloc_stats_print(WriteText write, void* context,             \
                                                    const char* options) noexcept {             \

@@ -25,7 +25,7 @@ namespace {
 constexpr int kZero = 0x40;  // MALLOCX_ZERO
 
 // The freed tail is full of non-zero bytes, and the block grows into it again as it is.
-TEST(Xallocx, WhatHasGrownIsZero) {
+TEST(Xallocx, GrownPartIsZero) {
   constexpr size_t kLong = 512 * KiB, kShort = 64 * KiB;
   for (int flags : {0, kZero}) {
     auto* block = static_cast<unsigned char*>(sm_malloc(kLong));
@@ -76,7 +76,7 @@ std::string other;
 void keep_other(void*, const char* text) { other += text; }
 
 // Each name has its own variable.
-TEST(StatsPrint, GoesToTheMessageOfItsOwnName) {
+TEST(StatsPrint, UsesMessageVariableOfItsPrefix) {
   struct Name {
     WriteText* message;
     void (*print)(WriteText, void*, const char*);

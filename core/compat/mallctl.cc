@@ -70,7 +70,7 @@ int control(const char* name, void* old_value, size_t* old_bytes, const void* ne
 }
 
 int name_to_mib(const char* name, size_t* mib, size_t* length) {
-  size_t numbers[ControlCall::kMostNumbers] = {};
+  size_t numbers[ControlCall::kMaxNumbers] = {};
   const ControlRow* row = name != nullptr ? find(name, numbers) : nullptr;
   if (row == nullptr || mib == nullptr || length == nullptr) return ENOENT;
   size_t room = *length, next_number = 0;
@@ -99,7 +99,7 @@ int control_by_mib(const size_t* mib, size_t length, void* old_value, size_t* ol
 size_t control_names() { return control_rows().count; }
 const char* control_name(size_t index) { return control_rows().first[index].name; }
 
-size_t good_size(size_t bytes, size_t alignment) {
+size_t allocation_size(size_t bytes, size_t alignment) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2)
     return 0;
   if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {

@@ -26,7 +26,7 @@ size_t control_names();
 const char* control_name(size_t index);
 
 // The bytes that a block of `bytes` takes; 0 if no block can be that large.
-size_t good_size(size_t bytes, size_t alignment);
+size_t allocation_size(size_t bytes, size_t alignment);
 // Returns all free memory to the OS. Returns the bytes returned.
 size_t purge_everything();
 

@@ -133,7 +133,7 @@ TEST(Mallctl, NumbersInAMibCanBeExchanged) {
   EXPECT_EQ(control_by_mib(mib, 4, &size, &bytes, nullptr, 0), ENOENT);
 }
 
-TEST(Mallctl, AMibIsCutToItsRoom) {
+TEST(Mallctl, MibIsTruncatedToItsBuffer) {
   size_t mib[2] = {7, 7}, length = 1;
   ASSERT_EQ(name_to_mib("arena.5.purge", mib, &length), 0);
   EXPECT_EQ(length, 1u);
@@ -201,7 +201,7 @@ std::map<std::string, size_t> sizes_by_name() {
 }
 
 // Each name of the table has a value of the type in jemalloc's manual, by name and by MIB.
-TEST(Mallctl, EveryNameHasTheValueOfItsType) {
+TEST(Mallctl, EveryNameHasAValueOfItsType) {
   std::map<std::string, size_t> sizes = sizes_by_name();
   std::set<std::string> seen;
   new_epoch();
@@ -262,7 +262,7 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
     EXPECT_TRUE(value<bool>("prof.gdump"));
     EXPECT_FALSE(value<bool>("prof.active"));
     expect_defaults();
-    keep_start();  // as if the program had been started with them
+    save_start_options();  // as if the program had been started with them
     EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), 30);
     EXPECT_EQ(value<ssize_t>("opt.dirty_decay_ms"), 77);
     EXPECT_EQ(value<unsigned>("opt.prof_bt_max"), 7u);
@@ -272,13 +272,13 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
          {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"})
       EXPECT_TRUE(value<bool>(name)) << name;
   }
-  keep_start();
+  save_start_options();
   expect_defaults();
 }
 
 // Settings that none of our options stores are returned as well. Even with prof:false, prof_leak
 // turns profiling on.
-TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
+TEST(Mallctl, OptionsReportMallocConf) {
   options::OptionForTest verbose(options::Id::verbose, "0"), free(options::Id::purge_free, "0"),
       names(options::Id::dump_names, "seemalloc");
   auto start_with = [](const std::string& conf) {
@@ -286,7 +286,7 @@ TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
     char* environment[] = {variable.data(), nullptr};
     read_foreign_options(conf.empty() ? environment + 1 : environment,
                          [](const char* line) { ADD_FAILURE() << line; });
-    keep_start();
+    save_start_options();
   };
   struct Said {
     bool abort_conf, confirm_conf, prof, prof_leak, prof_leak_error;
@@ -313,7 +313,7 @@ TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
   start_with("muzzy_decay_ms:-1");
   // As SEEMALLOC_CONF, which has precedence.
   options::OptionForTest ours(options::Id::purge_free, "0");
-  keep_start();
+  save_start_options();
   EXPECT_EQ(said(), nothing);
   start_with("");
   EXPECT_EQ(said(), nothing);
@@ -334,7 +334,7 @@ TEST(Mallctl, ProfilesNamesAndGrowthAreSet) {
 }
 
 // A fixed setting may be written with its current value, without effect; other values are refused.
-TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
+TEST(Mallctl, FixedSettingsAcceptTheirValue) {
   for (const char* name :
        {"thread.tcache.max", "arena.0.oversize_threshold", "arena.4096.retain_grow_limit"}) {
     size_t now = value<size_t>(name);
@@ -346,7 +346,7 @@ TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
   EXPECT_EQ(done("arena.7.oversize_threshold"), EFAULT);
 }
 
-TEST(Mallctl, ListsAreAsLongAsTheOptionsSay) {
+TEST(Mallctl, ListLengthsMatchOptions) {
   unsigned fewest = ~0u, most = 0;
   for (const heap::SizeClass& c : heap::kClasses) {
     unsigned blocks =
@@ -369,7 +369,7 @@ TEST(Mallctl, ActivePagesAreKnownWithoutAnEpoch) {
               static_cast<double>(value<size_t>("stats.active")), 4.0 * MiB);
 }
 
-TEST(Mallctl, WhatWasPurgedIsCounted) {
+TEST(Mallctl, PurgedBytesAreCounted) {
   new_epoch();
   uint64_t calls = value<uint64_t>("stats.arenas.0.dirty_nmadvise"),
            pages = value<uint64_t>("stats.arenas.0.dirty_purged");
@@ -425,7 +425,7 @@ TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
   ASSERT_TRUE(set_option_to("dump_names", "jemalloc"));
   for (int i = 0; i < 3; i++) {
     FixedText<kDumpPathBytes> path;
-    EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
+    EXPECT_EQ(dump_by_prefix(DumpReason::kRequested, path), 0);
     EXPECT_EQ(done("prof.dump"), 0);
   }
   ASSERT_TRUE(set_option_to("dump_names", "seemalloc"));
@@ -448,16 +448,16 @@ TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
   fs::remove_all(folder);
 }
 
-TEST(Mallctl, GoodSizesAreWhatBlocksTake) {
+TEST(Mallctl, AllocationSizesMatchBlocks) {
   for (size_t bytes : {0u, 1u, 8u, 9u, 100u, 1024u, 1025u, 32768u, 32769u, 5000000u}) {
     void* p = sm_malloc(bytes);
-    EXPECT_EQ(good_size(bytes, 1), sm_malloc_usable_size(p)) << bytes;
+    EXPECT_EQ(allocation_size(bytes, 1), sm_malloc_usable_size(p)) << bytes;
     sm_free(p);
   }
   void* p = sm_memalign(256, 300);
-  EXPECT_EQ(good_size(300, 256), sm_malloc_usable_size(p));
+  EXPECT_EQ(allocation_size(300, 256), sm_malloc_usable_size(p));
   sm_free(p);
-  EXPECT_EQ(good_size(SIZE_MAX, 1), 0u);
+  EXPECT_EQ(allocation_size(SIZE_MAX, 1), 0u);
 }
 
 // ---- a thread's allocated and freed bytes ----
@@ -530,7 +530,7 @@ TEST(ThreadFigures, FreedIsAnEstimate) {
   }).join();
 }
 
-TEST(ThreadFigures, WhoFreesIsCounted) {
+TEST(ThreadFigures, FreesAreCountedByFreeingThread) {
   Unlimited samples;
   std::vector<void*> blocks;
   for (size_t i = 0; i < 20000; i++) blocks.push_back(sm_malloc(16 * KiB));
@@ -545,7 +545,7 @@ TEST(ThreadFigures, WhoFreesIsCounted) {
 
 uint64_t peak() { return value<uint64_t>("thread.peak.read"); }
 
-TEST(ThreadPeak, WhatWasHeldIsRememberedUntilTheReset) {
+TEST(ThreadPeak, PeakIsKeptUntilReset) {
   std::thread([] {
     EXPECT_EQ(peak(), 0u);
     for (size_t round_bytes : {64 * MiB, 16 * MiB}) {
@@ -560,7 +560,7 @@ TEST(ThreadPeak, WhatWasHeldIsRememberedUntilTheReset) {
   }).join();
 }
 
-TEST(ThreadPeak, WhatComesAndGoesDoesNotAddUp) {
+TEST(ThreadPeak, FreedBlocksDoNotAddToPeak) {
   Unlimited samples;
   std::thread([] {
     for (size_t i = 0; i < 20000; i++) sm_free(sm_malloc(16 * KiB));
@@ -568,7 +568,7 @@ TEST(ThreadPeak, WhatComesAndGoesDoesNotAddUp) {
   }).join();
 }
 
-TEST(ThreadPeak, WhoOnlyFreesHasNone) {
+TEST(ThreadPeak, FreeingOnlyThreadHasNoPeak) {
   std::vector<void*> blocks;
   for (size_t i = 0; i < 4000; i++) blocks.push_back(sm_malloc(16 * KiB));
   std::thread([&] {

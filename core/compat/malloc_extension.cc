@@ -10,7 +10,7 @@
 #include <cstring>
 #include <new>
 
-#include "core/api/malloc/block_calls.h"
+#include "core/api/malloc/malloc_calls.h"
 #include "core/api/sampling/sampling.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
@@ -130,7 +130,7 @@ void append_statistics(Text& out, const Snapshot& s) {
 
 // ---- samples as words: count, bytes, depth, return addresses ----
 
-struct Words {
+struct StackTraceArray {
   void** out;  // null: only counts
   size_t room;
   uint64_t interval;
@@ -148,31 +148,32 @@ struct Words {
   }
 };
 
-void put_live(Words& words) {
+void put_live(StackTraceArray& words) {
   for_each_sample_row(
       [](void* context, const SampleRow& row) {
-        Words& to = *static_cast<Words*>(context);
-        uint64_t live = row.live_samples != 0 ? live_samples_at(row, to.interval) : 0;
+        StackTraceArray& to = *static_cast<StackTraceArray*>(context);
+        uint64_t live = row.live_samples != 0 ? rescaled_live_samples(row, to.interval) : 0;
         to.row(live, live * row.bytes, row.return_addresses, row.depth);
       },
       &words);
 }
 
-void put_growth(Words& words) {
+void put_growth(StackTraceArray& words) {
   for_each_growth_stack(
       [](void* context, const GrowthStack& row) {
-        static_cast<Words*>(context)->row(row.times, row.bytes, row.return_addresses, row.depth);
+        static_cast<StackTraceArray*>(context)->row(row.count, row.bytes, row.return_addresses,
+                                                    row.depth);
       },
       &words);
 }
 
-void** words_of(void (*put)(Words&)) {
-  Words counted{nullptr, 0, named_interval()};
+void** stack_trace_array(void (*put)(StackTraceArray&)) {
+  StackTraceArray counted{nullptr, 0, header_interval()};
   put(counted);
   // Rows that are added meanwhile use the spare space or are left out.
   size_t room = counted.count + counted.count / 4 + 1024;
   auto** out = static_cast<void**>(::operator new[](room * sizeof(void*)));
-  Words words{out, room, counted.interval};
+  StackTraceArray words{out, room, counted.interval};
   put(words);
   words.put(0);
   return out;
@@ -182,12 +183,12 @@ void** words_of(void (*put)(Words&)) {
 
 // Bytes that earlier requests released beyond what they asked for: later requests are satisfied by
 // them without another purge.
-std::atomic<size_t> released_ahead{0};
+std::atomic<size_t> released_excess{0};
 
-bool served_ahead(size_t bytes) {
-  size_t ahead = released_ahead.load(std::memory_order_relaxed);
+bool take_from_excess(size_t bytes) {
+  size_t ahead = released_excess.load(std::memory_order_relaxed);
   while (ahead >= bytes) {
-    if (released_ahead.compare_exchange_weak(ahead, ahead - bytes, std::memory_order_relaxed))
+    if (released_excess.compare_exchange_weak(ahead, ahead - bytes, std::memory_order_relaxed))
       return true;
   }
   return false;
@@ -195,13 +196,13 @@ bool served_ahead(size_t bytes) {
 
 // ---- the calling thread ----
 
-struct OwnCache {
+struct ThreadCacheBytes {
   int thread_id;
   size_t bytes;
 };
 
 void add_own(void* context, const heap::ThreadStatistics& t) {
-  OwnCache& own = *static_cast<OwnCache*>(context);
+  ThreadCacheBytes& own = *static_cast<ThreadCacheBytes*>(context);
   if (t.thread_id == own.thread_id)
     own.bytes += t.list_bytes + t.empty_bytes + t.free_bytes + t.large_bytes;
 }
@@ -289,15 +290,17 @@ SysAllocator* MallocExtension::GetSystemAllocator() { return nullptr; }
 void MallocExtension::SetSystemAllocator(SysAllocator*) {}
 
 void MallocExtension::ReleaseToSystem(size_t bytes) {
-  if (served_ahead(bytes)) return;
+  if (take_from_excess(bytes)) return;
   size_t released = purge_everything();
-  if (released > bytes) released_ahead.store(released - bytes, std::memory_order_relaxed);
+  if (released > bytes) released_excess.store(released - bytes, std::memory_order_relaxed);
 }
 void MallocExtension::ReleaseFreeMemory() { purge_everything(); }
 void MallocExtension::SetMemoryReleaseRate(double rate) { set_release_rate(rate); }
-double MallocExtension::GetMemoryReleaseRate() { return release_rate(); }
+double MallocExtension::GetMemoryReleaseRate() { return memory_release_rate(); }
 
-size_t MallocExtension::GetEstimatedAllocatedSize(size_t bytes) { return good_size(bytes, 1); }
+size_t MallocExtension::GetEstimatedAllocatedSize(size_t bytes) {
+  return allocation_size(bytes, 1);
+}
 size_t MallocExtension::GetAllocatedSize(const void* p) { return usable(p); }
 MallocExtension::Ownership MallocExtension::GetOwnership(const void* p) {
   return pages::page_map.span_of(p)->kind == pages::SpanKind::kForeign ? kNotOwned : kOwned;
@@ -319,15 +322,15 @@ void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* out) {
 }
 
 void** MallocExtension::ReadStackTraces(int* sample_period) {
-  uint64_t interval = named_interval();
+  uint64_t interval = header_interval();
   *sample_period = interval < INT_MAX ? static_cast<int>(interval) : INT_MAX;
-  return words_of(put_live);
+  return stack_trace_array(put_live);
 }
 
-void** MallocExtension::ReadHeapGrowthStackTraces() { return words_of(put_growth); }
+void** MallocExtension::ReadHeapGrowthStackTraces() { return stack_trace_array(put_growth); }
 
 size_t MallocExtension::GetThreadCacheSize() {
-  OwnCache own{os::thread_id(), 0};
+  ThreadCacheBytes own{os::thread_id(), 0};
   heap::for_each_thread(add_own, &own);
   return own.bytes;
 }

@@ -13,17 +13,17 @@ namespace seemalloc::compat {
 namespace {
 
 Lock lock;
-constinit Snapshot kept{};
+constinit Snapshot stored{};
 
 // The parts are counted one after the other while other threads run, so a difference may be below
 // zero: then 0.
-size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
+size_t saturating_subtract(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 void count_purges(Snapshot& n) {
   for (os::Call call : {os::Call::kDontNeed, os::Call::kFree}) {
     for (os::Reason reason :
-         {os::Reason::kDecay, os::Reason::kAsked, os::Reason::kPressure, os::Reason::kHole}) {
+         {os::Reason::kDecay, os::Reason::kRequested, os::Reason::kPressure, os::Reason::kHole}) {
       os::CallCount count = os::call_count(call, reason);
       n.purge_calls += count.calls;
       n.purged_bytes += count.bytes;
@@ -42,7 +42,7 @@ void take_snapshot(Snapshot* out) {
   n = Snapshot{};
   n.heap = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes;
   n.free_dirty = smaller(regions.dirty_bytes + regions.lazy_bytes + huge.cached_bytes, n.heap);
-  n.free_clean = minus(n.heap, regions.used_bytes + huge.used_bytes + n.free_dirty);
+  n.free_clean = saturating_subtract(n.heap, regions.used_bytes + huge.used_bytes + n.free_dirty);
   n.allocated = smaller(s.live_bytes, n.active());
   n.cached = smaller(s.cached_bytes, n.active() - n.allocated);
   n.fragmentation = n.active() - n.allocated - n.cached;
@@ -62,24 +62,24 @@ void refresh_snapshot() {
   Snapshot fresh;
   take_snapshot(&fresh);
   LockGuard guard(lock);
-  fresh.epoch = kept.epoch + 1;
-  kept = fresh;
+  fresh.epoch = stored.epoch + 1;
+  stored = fresh;
 }
 
-void kept_snapshot(Snapshot* out) {
+void current_snapshot(Snapshot* out) {
   for (int tries = 0; tries < 2; tries++) {
     {
       LockGuard guard(lock);
-      *out = kept;
+      *out = stored;
     }
     if (out->epoch != 0) return;
     refresh_snapshot();
   }
 }
 
-void forget_snapshot_in_child() {
+void reset_snapshot_in_child() {
   lock.reset();
-  kept = Snapshot{};
+  stored = Snapshot{};
 }
 
 }  // namespace seemalloc::compat

@@ -10,7 +10,7 @@
 
 namespace seemalloc::compat {
 
-struct ClassFigures {
+struct ClassCounts {
   size_t live, free, spans;  // live blocks, free blocks in spans or lists, spans
 };
 
@@ -30,7 +30,7 @@ struct Snapshot {
   uint64_t purge_calls;  // madvise calls that purged free memory
   uint64_t purged_bytes;
   uint64_t uptime_ns;
-  ClassFigures classes[heap::kClassCount];
+  ClassCounts classes[heap::kClassCount];
 
   // Bytes in spans and in blocks with pages of their own.
   size_t active() const { return heap - free_dirty - free_clean; }
@@ -43,9 +43,9 @@ void take_snapshot(Snapshot* out);
 // until it is refreshed.
 void refresh_snapshot();
 // Returns that snapshot; takes it if there is none.
-void kept_snapshot(Snapshot* out);
+void current_snapshot(Snapshot* out);
 
 // Another thread of the parent may have been in the middle of taking one.
-void forget_snapshot_in_child();
+void reset_snapshot_in_child();
 
 }  // namespace seemalloc::compat

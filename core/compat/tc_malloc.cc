@@ -6,8 +6,8 @@
 
 #include <new>
 
-#include "core/api/malloc/block_calls.h"
-#include "core/api/malloc/other_names.h"
+#include "core/api/malloc/alternative_names.h"
+#include "core/api/malloc/malloc_calls.h"
 #include "core/api/service/report.h"
 #include "core/base/compiler.h"
 #include "core/compat/mallctl.h"
@@ -41,16 +41,16 @@ SEEMALLOC_EXPORT void* tc_valloc(size_t bytes) noexcept { return new_page_aligne
 SEEMALLOC_EXPORT void* tc_pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 SEEMALLOC_EXPORT size_t tc_malloc_size(void* p) noexcept { return usable(p); }
 SEEMALLOC_EXPORT size_t tc_nallocx(size_t bytes, int flags) noexcept {
-  return good_size(bytes, size_t{1} << (flags & 0x3f));
+  return allocation_size(bytes, size_t{1} << (flags & 0x3f));
 }
 
 SEEMALLOC_EXPORT void tc_malloc_stats(void) noexcept { print_statistics(); }
 SEEMALLOC_EXPORT int tc_mallopt(int parameter, int value) noexcept {
-  return accept_mallopt(parameter, value);
+  return check_mallopt(parameter, value);
 }
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 SEEMALLOC_EXPORT struct mallinfo tc_mallinfo(void) noexcept { return heap_info_in_int(); }
-SEEMALLOC_EXPORT struct mallinfo2 tc_mallinfo2(void) noexcept { return heap_info(); }
+SEEMALLOC_EXPORT struct mallinfo2 tc_mallinfo2(void) noexcept { return mallinfo2_figures(); }
 
 // malloc does not call the new-handler here: the mode is always 0.
 SEEMALLOC_EXPORT int tc_set_new_mode(int) noexcept { return 0; }

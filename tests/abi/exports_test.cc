@@ -16,7 +16,8 @@
 
 namespace {
 
-// Code that is unloaded with dlclose keeps its name in profiles (core/profile/code/unloaded.h).
+// Code that is unloaded with dlclose keeps its name in profiles
+// (core/profile/code/unloaded_modules.h).
 const char* kProfiled = "dlclose";
 // fork calls take turns and run with signals blocked (core/api/helper/fork_call.cc).
 const char* kWrapped = "fork __register_atfork";
@@ -174,7 +175,7 @@ TEST_P(Exports, NeverGoAwayAndAreBoundAtOnce) {
   EXPECT_EQ(segments.find("RWE"), std::string::npos) << segments;
 }
 
-TEST_P(Exports, AskOnlyWhatLibcHas) {
+TEST_P(Exports, ImportOnlyFromLibc) {
   std::string libc;
   for (const std::string& line : conform::lines_of(output_of({"ldd", library_}))) {
     size_t arrow = line.find("libc.so.6 => ");
@@ -197,7 +198,7 @@ struct Asked {
   const char* names;
   const char* reason;
 };
-const Asked kAsked[] = {
+const Asked kRequested[] = {
     {"environ __environ __libc_single_threaded __libc_stack_end _PyRuntime Py_Version PyBytes_Type PyCode_Type PyUnicode_Type "
      "_ZTVN10__cxxabiv117__class_type_infoE _ZTISt9bad_alloc _ZTVSt9bad_alloc _r_debug",
      "data"},
@@ -228,7 +229,7 @@ const Asked kAsked[] = {
 
 TEST_P(Exports, AskOnlyForNamesThatMayBeReplaced) {
   std::set<std::string> allowed;
-  for (const Asked& asked : kAsked) {
+  for (const Asked& asked : kRequested) {
     for (const std::string& name : words(asked.names))
       EXPECT_TRUE(allowed.insert(name).second) << name << " stands here twice";
   }
@@ -241,13 +242,13 @@ TEST_P(Exports, AskOnlyForNamesThatMayBeReplaced) {
 }
 
 // Each name in the list is imported by a library.
-TEST(ListOfNames, HasNoMoreThanIsAskedFor) {
+TEST(ListOfNames, HasNoUnusedEntries) {
   std::set<std::string> found;
   for (const char* variable : {"SEEMALLOC_LIB", "SEEMALLOC_MINIMAL_LIB", "SEEMALLOC_COMPAT_LIB"}) {
     for (const Symbol& symbol : symbols(getenv(variable), "--undefined-only"))
       found.insert(symbol.name);
   }
-  for (const Asked& asked : kAsked) {
+  for (const Asked& asked : kRequested) {
     for (const std::string& name : words(asked.names)) EXPECT_TRUE(found.count(name)) << name;
   }
 }
@@ -310,7 +311,7 @@ TEST_P(Exports, KeepTablesOutOfTheFile) {
 
 // A library loaded late gets its initial-exec TLS from a surplus of about 1.5 KiB that all such
 // libraries share.
-TEST_P(Exports, TakeLittleStaticTls) {
+TEST_P(Exports, UseLittleStaticTls) {
   for (const std::string& line : conform::lines_of(output_of({"readelf", "-lW", library_}))) {
     std::istringstream stream(line);
     std::string type, offset, address, physical, file_size, memory_size;

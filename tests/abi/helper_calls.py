@@ -24,13 +24,13 @@ ALLOWED = {
     "__errno_location": "a distance from the thread pointer: errno is there (core/os/runtime/bare_thread.cc)",
     "environ __libc_stack_end __libc_single_threaded": "data",
     "Py_Version PyBytes_Type PyCode_Type PyUnicode_Type _PyRuntime": "data of the interpreter's",
-    "PyGILState_GetThisThreadState": "its address alone; the helper does not call it (wanted_python)",
+    "PyGILState_GetThisThreadState": "its address alone; the helper does not call it (active_python)",
     "getauxval": "reads what the kernel gave at the start",
     "_dl_find_object": "made for signal handlers: no lock, no thread-local memory",
     "__sigaction": "a system call; errno where it is refused",
 }
 # Functions that the helper thread calls through variables in which other threads store them.
-HOOKS = ["child_frees", "leave_heap", "record_call", "draw", "warn", "write_gperftools_text", "write_jemallocs_text"]
+HOOKS = ["on_slow_free_in_child", "detach_heap_before_abort", "record_call", "draw", "warn", "write_gperftools_text", "write_jemalloc_text"]
 # A test of the script itself: calls that it must find, in libraries that have the function.
 KNOWN = {"dlclose": {"dlsym", "dl_iterate_phdr"}, "library_loaded": {"__register_atfork", "dlsym"}}
 

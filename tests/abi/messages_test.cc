@@ -1,7 +1,7 @@
 // Messages of the allocator: an unknown option or a bad value is reported by one line on stderr
 // that names it and the expected values; valid options print nothing; stdout is never written to.
 //
-// Runs MESSAGES_PROGRAM (lives/quiet.c, which prints "ok") with SEEMALLOC_LIB preloaded.
+// Runs MESSAGES_PROGRAM (lifecycle/quiet.c, which prints "ok") with SEEMALLOC_LIB preloaded.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -48,7 +48,7 @@ TEST(Messages, AnUnknownOptionIsNamed) {
   expect_lines(":5", {{"\"\""}});
 }
 
-TEST(Messages, ABadValueIsNamedWithWhatWasExpected) {
+TEST(Messages, BadValueIsReportedWithTheExpectedOnes) {
   expect_lines("sample:lots", {{"lots", "sample", "expected"}});
   expect_lines("foreign:never", {{"never", "foreign", "pass", "report", "fatal"}});
   expect_lines("sample:-1", {{"-1", "sample"}});

@@ -42,7 +42,7 @@ const size_t kImpossible = PTRDIFF_MAX;
 
 TEST(Operators, AllAreTheSubjects) {
   if (!conform::is_seemalloc()) GTEST_SKIP() << "libstdc++'s are its own";
-  for (const char* name : kOperators) EXPECT_TRUE(conform::is_ours(name)) << name;
+  for (const char* name : kOperators) EXPECT_TRUE(conform::is_defined_by_subject(name)) << name;
 }
 
 TEST(Operators, PlainAndArrayAndSized) {
@@ -184,11 +184,11 @@ struct Handler {
   ~Handler() { std::set_new_handler(nullptr); }
 };
 
-void give_up_at_once() {
+void fail_at_first() {
   calls++;
   std::set_new_handler(nullptr);
 }
-void give_up_at_third() {
+void fail_at_third() {
   if (++calls == 3) std::set_new_handler(nullptr);
 }
 void throw_bad_alloc() {
@@ -199,7 +199,7 @@ struct Derived : std::bad_alloc {};
 void throw_derived_at_second() {
   if (++calls == 2) throw Derived();
 }
-void make_room_at_second() {
+void free_memory_at_second() {
   if (++calls < 2) return;
   rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
@@ -211,17 +211,17 @@ TEST(Operators, HandlerIsCalledAgainUntilThereIsNone) {
   size_t size = opaque(kImpossible);
   std::align_val_t a{256};
   {
-    Handler handler(give_up_at_third);
+    Handler handler(fail_at_third);
     EXPECT_THROW(opaque(::operator new(size)), std::bad_alloc);
     EXPECT_EQ(calls, 3);
   }
   {
-    Handler handler(give_up_at_third);
+    Handler handler(fail_at_third);
     EXPECT_THROW(opaque(::operator new[](size, a)), std::bad_alloc);
     EXPECT_EQ(calls, 3);
   }
   {
-    Handler handler(give_up_at_third);
+    Handler handler(fail_at_third);
     EXPECT_EQ(opaque(::operator new(size, std::nothrow)), nullptr);
     EXPECT_EQ(calls, 3) << "nothrow variants call the handler too";
   }
@@ -234,7 +234,7 @@ TEST(Operators, HandlersExceptionPassesThrough) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Operators, NothrowKeepsTheHandlersExceptionToItself) {
+TEST(Operators, NothrowSwallowsTheHandlersException) {
   size_t size = opaque(kImpossible);
   std::align_val_t a{64};
   Handler handler(throw_bad_alloc);
@@ -246,7 +246,7 @@ TEST(Operators, NothrowKeepsTheHandlersExceptionToItself) {
 }
 
 TEST(Operators, AlignmentThatIsNoPowerOfTwoIsRefused) {
-  Handler handler(give_up_at_once);
+  Handler handler(fail_at_first);
   for (size_t alignment :
        {size_t{0}, size_t{3}, size_t{5}, size_t{7}, size_t{24}, size_t{96}, size_t{255},
         size_t{4095}, size_t{8193}, (size_t{2} << 20) + 64, SIZE_MAX, (size_t{1} << 63) + 1}) {
@@ -263,12 +263,12 @@ TEST(Operators, AlignmentThatIsNoPowerOfTwoIsRefused) {
   EXPECT_EQ(calls, 0) << "the new-handler cannot help";
 }
 
-TEST(Operators, HandlerThatMakesRoomIsFollowedBySuccess) {
+TEST(Operators, HandlerThatFreesMemoryIsFollowedBySuccess) {
   rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
   allowed = limit.rlim_cur;
   limit.rlim_cur = size_t{1} << 30;
-  Handler handler(make_room_at_second);
+  Handler handler(free_memory_at_second);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   void* block = nullptr;
   EXPECT_NO_THROW(block = opaque(::operator new (size_t{2} << 30)));

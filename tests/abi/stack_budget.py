@@ -28,23 +28,23 @@ CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "af
 
 # Calls through pointers: function → its possible targets. All indirect calls of a function reach all of its targets. A
 # number is the stack in bytes that a target outside the library needs. "inner": the function is called within
-# InnerCalls.
+# ScopedNestedCall.
 POINTERS = {
     # A call site that cannot be refused reaches the hook, which is called only where it is set.
     "os::counted_call": ["record_call"],
     "os::bump": ["record_call"],  # counted_call is inlined into it
-    "heap::tick": ["child_frees"],
-    "heap::span_countdown_slow": ["child_frees"],
-    "heap::LargeCache::put_making_room": ["child_frees"],
+    "heap::tick": ["on_slow_free_in_child"],
+    "heap::span_countdown_slow": ["on_slow_free_in_child"],
+    "heap::LargeCache::put_evicting": ["on_slow_free_in_child"],
     "heap::large_sample_due": ["draw"],
     "heap::redraw_sample": ["draw"],
     "heap::refill": ["draw"],
-    "heap::relax_sample": ["draw"],
+    "heap::reduce_sample_backoff": ["draw"],
     "profile::record_alloc": [],           # Python's own PyGILState_GetThisThreadState, which reads a word or two
-    "profile::note_death": [],             # the same
+    "profile::record_free_stack": [],             # the same
     "profile::PythonWalk::PythonWalk": [],  # the same
-    "profile::StackMemo::enlarge": ["os::arena_allocate", "os::arena_allocate_present"],
-    "abort_now": ["leave_heap"],
+    "profile::StackCache::enlarge": ["os::arena_allocate", "os::arena_allocate_prefaulted"],
+    "abort_now": ["detach_heap_before_abort"],
     "os::bump": [("inner", "pages::region_for_records")],
     "os::read_clock": [192, "os::clock_by_system_call"],  # the vDSO's function, or the system call
     "os::for_each_thread": ["see_thread"],
@@ -55,34 +55,34 @@ POINTERS = {
     "seemalloc_bare_clone": [],  # runs on the stack of the helper thread
     "complain": ["warn"],
     "read_foreign_options": ["warn"],
-    "report_options_without_effect": ["warn"],
+    "report_ignored_settings": ["warn"],
     "report_pair": ["warn"],
     "JemallocConf::set": ["warn"],
     "read_options_once": [],  # the other targets store options: a few stores
     "text_of": [],            # a switch
-    "dump_by_prefix": ["write_gperftools_text", "write_jemallocs_text"],
+    "dump_by_prefix": ["write_gperftools_text", "write_jemalloc_text"],
     "write_kind": ["heap_profile"],  # automatic dumps are of that kind
     "profile::take_snapshot_once": ["profile::has_samples"],
     "profile::heap_profile_to_buffer": ["profile::heap_values"],
     "profile::Notes::add": ["profile::ProfileEncoder::comment"],
     "for_each_sample_row": ["write_sample"],  # the text formats of core/compat
     "for_each_sample_row_since": ["write_sample"],
-    "profile::for_each_row_since": ["write_sample"],
+    "profile::for_each_row_since_reset": ["write_sample"],
     "profile::for_each_growth": ["write_growth"],
     "for_each_growth_stack": ["write_growth"],
-    "for_each_unloaded_range": ["append_unloaded"],
-    "profile::growth_profile_notes": ["profile::Notes::add"],
+    "for_each_unloaded_code_range": ["append_unloaded"],
+    "profile::write_growth_comments": ["profile::Notes::add"],
     "throw_bad_alloc": [],  # throws
     "new_slow": [],          # the program's new_handler, and the throw
     "new_nothrow_slow": [],
     "free_foreign": [],      # another allocator's free
-    "meet_other_allocators": [512],  # glibc's mallopt; its first malloc as a whole needs 360
+    "find_other_allocators": [512],  # glibc's mallopt; its first malloc as a whole needs 360
     "foreign_usable_bytes": [],
     "reallocate_foreign": ["allocate_slow", "allocate_large_slow"],
 }
 # Tables of pointers are data; [] stands for a call that is not made while malloc runs, or that leads out of the
 # library. The values below are the stack that functions of other libraries need, in bytes below the call
-# (lives/stack_depth.c measures the large ones).
+# (lifecycle/stack_depth.c measures the large ones).
 OUTSIDE = {
     "memcpy": 64, "memmove": 64, "memset": 64, "memcmp": 64, "strlen": 64, "strchr": 64, "__errno_location": 16, "getauxval": 64,
     "_dl_find_object": 192,
@@ -96,14 +96,14 @@ OUTSIDE = {
     "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
 # External functions that call malloc, with the bytes that they need above that call: for a thread's storage, and for
-# keys from the 32nd on. The slow paths around them are marked (InnerCalls in core/api/malloc/slow_path.h).
+# keys from the 32nd on. The slow paths around them are marked (ScopedNestedCall in core/api/malloc/slow_path.h).
 ALLOCATE = {"pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
 # (caller, callee) where the chain ends, with the bytes that the callee still needs, and the reason.
 ENDS = {
-    ("*", "os::sandbox::is_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),
-    ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
-    ("heap::release_parked", "heap::release_everything"): (800, "the same"),
-    ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
+    ("*", "os::sandbox::calls_are_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),
+    ("heap::release_orphaned_heaps", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
+    ("heap::release_abandoned_heaps", "heap::release_everything"): (800, "the same"),
+    ("heap::central_publish_batches", "heap::publish_blocks"): (400, "the same"),
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
     # The deepest paths lead through a traced call. A trace is started by the socket's thread, whose calls have already
@@ -115,18 +115,18 @@ NOT_TRACED = 440, "mappings for a report are not traced"
 INNER_ENDS = {
     ("*", "start_helper"): (424, "returns at once"),
     ("thread_heap", "start_process"): (8, "the process has started"),
-    ("thread_heap", "end_with_thread"): (8, "the thread has a heap"),
-    ("allocate_slowest", "end_with_thread"): (8, "the same"),
-    ("large_span", "end_with_thread"): (8, "the same"),
+    ("thread_heap", "register_thread_exit"): (8, "the thread has a heap"),
+    ("allocate_by_refill_or_sample", "register_thread_exit"): (8, "the same"),
+    ("large_span", "register_thread_exit"): (8, "the same"),
     ("record_sample", "profile::record_alloc"): (0, "inner calls have no recorder"),
-    ("record_sample", "look_for_dump"): (0, "the same"),
+    ("record_sample", "check_dump_due"): (0, "the same"),
     ("record_growth", "profile::record_growth"): (0, "inner calls leave it to the outer one"),
-    ("profile::note_death", "profile::find_death_by_walk"): (0, "inner calls have no recorder"),
+    ("profile::record_free_stack", "profile::find_free_stack_by_walk"): (0, "inner calls have no recorder"),
     ("record_call", "call_stack"): (0, "not traced"),
-    ("look", "heap::look_at_pressure"): (0, "does not look"),
-    ("Attempt::failed", "dump_at_limit"): (0, "MayFail"),
-    ("Attempt::failed", "fatal_text"): (0, "MayFail"),
-    ("Attempt::failed", "dump_after_failure"): (0, "MayFail"),
+    ("look", "heap::check_memory_pressure"): (0, "does not look"),
+    ("Attempt::failed", "dump_at_limit"): (0, "NonFatalScope"),
+    ("Attempt::failed", "fatal_text"): (0, "NonFatalScope"),
+    ("Attempt::failed", "dump_after_failure"): (0, "NonFatalScope"),
 }
 
 

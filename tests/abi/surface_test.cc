@@ -55,11 +55,13 @@ constexpr const char* kAliases[] = {"__libc_malloc",  "__libc_free",     "__libc
                                     "__libc_realloc", "__libc_memalign", "__libc_valloc",
                                     "__libc_pvalloc"};
 
-TEST(Surface, TheWholeFamilyIsOneAllocators) {
+TEST(Surface, AllCallsBelongToOneAllocator) {
   if (!conform::is_seemalloc()) GTEST_SKIP() << "glibc's is its own";
-  for (const char* name : kFamily) EXPECT_TRUE(conform::is_ours(name)) << name;
-  for (const char* name : kAliases) EXPECT_TRUE(conform::is_ours(name)) << name;
-  if (!conform::is_static()) EXPECT_TRUE(conform::is_ours("cfree"));
+  for (const char* name : kFamily) EXPECT_TRUE(conform::is_defined_by_subject(name)) << name;
+  for (const char* name : kAliases) EXPECT_TRUE(conform::is_defined_by_subject(name)) << name;
+  if (!conform::is_static()) {
+    EXPECT_TRUE(conform::is_defined_by_subject("cfree"));
+  }
 }
 
 // glibc keeps cfree under its old symbol version only, for programs linked before 2.26.
@@ -154,7 +156,7 @@ unsigned old_uordblks() {
   return static_cast<unsigned>(old().uordblks);
 }
 
-TEST(Surface, MallinfoTellsTheTruth) {
+TEST(Surface, MallinfoIsCorrect) {
   struct mallinfo2 before = mallinfo2();
   unsigned before_int = old_uordblks();
   {
@@ -415,7 +417,7 @@ TEST(Surface, MallocInfoRefusesUnknownOptions) {
   fclose(file);
 }
 
-TEST(Surface, NothingElseGoesToStdout) {
+TEST(Surface, NothingIsWrittenToStdout) {
   Captured captured = capture([] {
     Blocks blocks(1000, 1000);
     malloc_trim(0);

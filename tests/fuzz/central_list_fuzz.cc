@@ -8,8 +8,8 @@
 
 #include "core/heap/reports/verify.h"
 #include "core/heap/spans/central.h"
-#include "core/heap/spans/parcel.h"
 #include "core/heap/spans/publish.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/thread/size_class.h"
 #include "core/heap/thread/thread_heap.h"
@@ -36,7 +36,7 @@ class Model {
     publish_central_lists(true);
     batches_.clear();
     while (!live_.empty()) free_some(*live_.begin(), live_.size());
-    for (int i = 0; i < 2; i++) central_trim();
+    for (int i = 0; i < 2; i++) central_release_empty_shared();
     check();
     CHECK(pages::bytes_in_spans() == 0);
   }
@@ -64,7 +64,9 @@ class Model {
         break;
       case 8: give_batch(size_class, input); break;
       case 9: take_batch(size_class); break;
-      case 10: input.ConsumeBool() ? publish(input.ConsumeBool()) : central_trim(); break;
+      case 10:
+        input.ConsumeBool() ? publish(input.ConsumeBool()) : central_release_empty_shared();
+        break;
       default: detach(size_class, input);
     }
     check();
@@ -105,12 +107,12 @@ class Model {
 
   void lend(unsigned size_class, uint32_t count) {
     Block* block = nullptr;
-    uint32_t lent = central_lend(size_class, count, &block);
+    uint32_t lent = central_take_shared_blocks(size_class, count, &block);
     CHECK(lent != 0 && lent <= count);
     for (; lent != 0; lent--) {
       Block* next = block->next;
       Span* span = span_of(block);
-      CHECK(span->size_class == size_class && span->lending());
+      CHECK(span->size_class == size_class && span->blocks_are_shared());
       add_live(block, span);
       block = next;
     }
@@ -127,7 +129,7 @@ class Model {
     for (Block* each : blocks) remove_live(each);
     if (is_owned(span)) {
       for (Block* each : blocks) {
-        span->push_freed(each);
+        span->push_local_free(each);
         span->set_live(span->live() - 1);
       }
       return;
@@ -137,7 +139,7 @@ class Model {
   }
 
   void own(Span* span) {
-    CHECK(span->owner() == &owner && !is_owned_by_model(span) && !span->lending());
+    CHECK(span->owner() == &owner && !is_owned_by_model(span) && !span->blocks_are_shared());
     CHECK(span->next == nullptr && span->prev == nullptr);
     owned_.push_back(span);
   }
@@ -152,7 +154,7 @@ class Model {
     own(span);
   }
   void claim(Span* span) {
-    if (is_owned(span) || span->lending()) return;
+    if (is_owned(span) || span->blocks_are_shared()) return;
     CHECK(central_claim(span, &owner));
     CHECK(!central_claim(span, &owner));
     own(span);
@@ -161,7 +163,7 @@ class Model {
     Span* span = owned_[index];
     owned_.erase(owned_.begin() + static_cast<long>(index));
     // As a heap does: the central list keeps no empty spans but shared ones.
-    if (span->is_empty()) return retire(span);
+    if (span->is_empty()) return release_empty_span(span);
     CHECK(central_put(span));
     CHECK(!central_put_is_needed(span));
   }
@@ -174,9 +176,9 @@ class Model {
 
   void allocate(Span* span, uint32_t count) {
     for (; count != 0; count--) {
-      Block* block = span->free_list;
+      Block* block = span->local_free;
       if (block != nullptr) {
-        span->free_list = block->next;
+        span->local_free = block->next;
       } else if (span->carved < span->capacity) {
         block = span->block_at(span->carved++);
       } else {
@@ -197,14 +199,14 @@ class Model {
       if (batch.size() == most) break;
     }
     if (batch.empty() ||
-        !central_give_blocks(size_class, batch.data(), static_cast<uint32_t>(batch.size())))
+        !central_put_batch(size_class, batch.data(), static_cast<uint32_t>(batch.size())))
       return;
     for (Block* block : batch) remove_live(block);
     batches_[size_class].push_back(batch);
   }
   void take_batch(unsigned size_class) {
     Block* blocks[kMaxForeignBlocks];
-    uint32_t count = central_take_blocks(size_class, blocks);
+    uint32_t count = central_take_batch(size_class, blocks);
     std::vector<Batch>& batches = batches_[size_class];
     CHECK((count == 0) == batches.empty());
     if (count == 0) return;
@@ -217,7 +219,7 @@ class Model {
     put_back_all();
     publish_central_lists(all);
     for (auto& [size_class, batches] : batches_) {
-      size_t left = central_listed_blocks(size_class);
+      size_t left = central_batch_blocks(size_class);
       CHECK(!all || left == 0);
       while (listed(batches) > left) batches.pop_back();
     }
@@ -248,7 +250,7 @@ class Model {
     for (const Span* span : owned_) live[span] = 0;
     for (const Block* block : live_) live[span_of(block)]++;
     for (auto& [size_class, batches] : batches_) {
-      CHECK(central_listed_blocks(size_class) == listed(batches));
+      CHECK(central_batch_blocks(size_class) == listed(batches));
       for (const Batch& batch : batches) {
         for (const Block* block : batch) live[span_of(block)]++;
       }

@@ -49,20 +49,20 @@ class Client {
     CHECK(link.rfind(name, 0) == 0);
     say("prove " + link.substr(name.size(), 32) + "\n");
     hear();
-    CHECK(!gone_ && lines_ == 0 && last_.empty());
+    CHECK(!unmapped_ && lines_ == 0 && last_.empty());
   }
   void say(const std::string& text) {
-    if (gone_ || text.empty()) return;
+    if (unmapped_ || text.empty()) return;
     ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) return;
     lines_ += static_cast<size_t>(std::count(text.begin(), text.begin() + sent, '\n'));
   }
   void hear() {
     static char part[65536];
-    for (int idle = 0; idle < 3 && !gone_;) {
+    for (int idle = 0; idle < 3 && !unmapped_;) {
       serve();
       ssize_t got = recv(fd_, part, sizeof(part), MSG_DONTWAIT);
-      if (got == 0 || (got < 0 && errno != EAGAIN)) gone_ = true;
+      if (got == 0 || (got < 0 && errno != EAGAIN)) unmapped_ = true;
       if (got < 0) idle++;
       if (got > 0) answers_.append(part, static_cast<size_t>(got));
     }
@@ -71,7 +71,7 @@ class Client {
   // A client that hears everything in time has all of its answers.
   void finish() {
     hear();
-    CHECK(gone_ || (answers_.empty() && lines_ == 0));
+    CHECK(unmapped_ || (answers_.empty() && lines_ == 0));
   }
 
  private:
@@ -104,7 +104,7 @@ class Client {
   }
 
   int fd_ = -1;
-  bool gone_ = false;
+  bool unmapped_ = false;
   size_t lines_ = 0;  // sent, and not answered yet
   // What has been received of the next answer; the text of the last one.
   std::string answers_, last_;
@@ -132,7 +132,9 @@ void run(FuzzedDataProvider& input) {
     client.say(text.substr(at, bytes));
     at += std::min(bytes, text.size() - at);
     switch (input.ConsumeIntegralInRange<unsigned>(0, 7)) {
-      case 0: os::let_pass(input.ConsumeIntegralInRange<uint64_t>(0, 8 * kSecond_ns)); break;
+      case 0:
+        os::advance_test_clock(input.ConsumeIntegralInRange<uint64_t>(0, 8 * kSecondNs));
+        break;
       case 1: serve(); break;
       case 2: stranger.hear(); break;
       default: proven.hear();
@@ -161,7 +163,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
     remove_socket();
     std::filesystem::remove_all(folder);
   });
-  os::let_pass(kSecond_ns);
+  os::advance_test_clock(kSecondNs);
   return 0;
 }
 
@@ -171,7 +173,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   run(input);
   stop_cpu_profile();
   reset_options();
-  os::let_pass(60 * kSecond_ns);  // traces that are not read end
+  os::advance_test_clock(60 * kSecondNs);  // traces that are not read end
   for (int i = 0; i < 3; i++) serve();
   return 0;
 }

@@ -12,7 +12,7 @@
 
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/unwind/expression.h"
-#include "core/profile/unwind/rule.h"
+#include "core/profile/unwind/unwind_rule.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace seemalloc::profile {
@@ -41,7 +41,7 @@ void evaluate_row(const Row& row, uint64_t number) {
   if (row.cfa_is_expression) evaluate(row.cfa_value, registers, nullptr);
   uintptr_t cfa = reinterpret_cast<uintptr_t>(memory);
   for (unsigned i = 0; i < kRegisterCount; i++) {
-    if (row.how[i] == How::kAtExpression || row.how[i] == How::kIsExpression)
+    if (row.rules[i] == RegisterRule::kAtExpression || row.rules[i] == RegisterRule::kIsExpression)
       evaluate(row.value[i], registers, &cfa);
   }
 }
@@ -69,7 +69,8 @@ bool sort_table(char* tables, size_t bytes) {
 }
 
 void require_same(const Row& a, const Row& b) {
-  CHECK(memcmp(a.how, b.how, sizeof(a.how)) == 0 && memcmp(a.value, b.value, sizeof(a.value)) == 0);
+  CHECK(memcmp(a.rules, b.rules, sizeof(a.rules)) == 0 &&
+        memcmp(a.value, b.value, sizeof(a.value)) == 0);
   CHECK(a.cfa_is_expression == b.cfa_is_expression && a.cfa_value == b.cfa_value &&
         a.cfa_register == b.cfa_register);
   CHECK(a.signal_frame == b.signal_frame && a.return_register == b.return_register);

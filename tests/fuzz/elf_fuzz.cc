@@ -14,7 +14,7 @@
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/process/place.h"
+#include "core/os/process/address_kind.h"
 #include "core/profile/code/build_id.h"
 #include "core/profile/code/eh_frame.h"
 #include "core/profile/code/frame_index.h"
@@ -73,7 +73,7 @@ void describe(uintptr_t start, size_t mapped) {
            start + mapped, start + mapped, start + 2 * mapped);
   os::AnswerCall answer(SYS_openat, file_with(text));
   FixedText<256> file;
-  os::place_of(start + mapped, file);
+  os::classify_address(start + mapped, file);
 }
 
 }  // namespace

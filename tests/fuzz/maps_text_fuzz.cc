@@ -12,7 +12,7 @@
 
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
-#include "core/os/process/place.h"
+#include "core/os/process/address_kind.h"
 #include "core/profile/code/module_table.h"
 #include "core/profile/pprof/mappings.h"
 #include "tests/fuzz/fuzz.h"
@@ -44,9 +44,9 @@ void read_by_all(const std::string& text, uintptr_t address) {
   {
     os::AnswerCall answer(SYS_openat, file_with(text));
     FixedText<256> file, line;
-    os::print_place(os::place_of(address, file), file.c_str(), line);
+    os::print_address_kind(os::classify_address(address, file), file.c_str(), line);
   }
-  os::let_pass(kSecond_ns);  // otherwise the list is not read again
+  os::advance_test_clock(kSecondNs);  // otherwise the list is not read again
   os::AnswerCall answer(SYS_openat, file_with(text));
   profile::Module module;
   if (profile::find_in_module_table(address, &module))

@@ -70,7 +70,7 @@ void run(const std::string& text) {
   environment.push_back(nullptr);
   reset_options();
   read_foreign_options(environment.data(), check_line);
-  if (const char* conf = value_in(environment.data(), "SEEMALLOC_CONF"))
+  if (const char* conf = environment_value(environment.data(), "SEEMALLOC_CONF"))
     options::parse(conf, check_line);
   check_options();
   FixedText<kDumpPathBytes> path;

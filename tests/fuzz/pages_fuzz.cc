@@ -29,7 +29,7 @@ class Model {
   }
 
   void step(FuzzedDataProvider& input) {
-    std::optional<os::RefuseCalls> refuse;
+    std::optional<os::FailCalls> refuse;
     constexpr long kCalls[] = {SYS_mmap, SYS_madvise, SYS_mremap, SYS_munmap};
     if (input.ConsumeIntegralInRange<unsigned>(0, 7) == 0) {
       long call = input.PickValueInArray(kCalls);
@@ -60,7 +60,7 @@ class Model {
     Span* span;
     uint64_t word;
   };
-  static constexpr size_t kMostBytes = 64 * MiB;
+  static constexpr size_t kMaxBytes = 64 * MiB;
 
   size_t any(FuzzedDataProvider& input) {
     return input.ConsumeIntegralInRange<size_t>(0, spans_.size() - 1);
@@ -82,7 +82,7 @@ class Model {
   void add_huge(FuzzedDataProvider& input) {
     size_t bytes = input.ConsumeIntegralInRange<size_t>(MiB + 1, 8 * MiB);
     size_t alignment = kPageBytes << input.ConsumeIntegralInRange<unsigned>(0, 10);
-    if (bytes_in_spans() + bytes > kMostBytes) return;
+    if (bytes_in_spans() + bytes > kMaxBytes) return;
     Span* span = allocate_huge(bytes, alignment);
     if (span == nullptr) return;
     CHECK(span->bytes >= bytes && span->start % alignment == 0 && span->kind == SpanKind::kHuge);
@@ -127,7 +127,7 @@ class Model {
     check(held);
     if (span->kind == SpanKind::kHuge) {
       size_t bytes = input.ConsumeIntegralInRange<size_t>(MiB + 1, 8 * MiB);
-      if (bytes_in_spans() + bytes > kMostBytes || !resize_huge(span, bytes)) return;
+      if (bytes_in_spans() + bytes > kMaxBytes || !resize_huge(span, bytes)) return;
       CHECK(span->bytes >= bytes);
     } else {
       size_t pages = input.ConsumeIntegralInRange<size_t>(1, 32), now = before / kPageBytes;
@@ -143,7 +143,7 @@ class Model {
   }
 
   void advance(FuzzedDataProvider& input) {
-    os::let_pass(input.ConsumeIntegralInRange<uint64_t>(0, 3 * kSecond_ns));
+    os::advance_test_clock(input.ConsumeIntegralInRange<uint64_t>(0, 3 * kSecondNs));
     tick(input.ConsumeBool());
   }
 
@@ -152,10 +152,12 @@ class Model {
       case 0: purge_all(); break;
       case 1: unmap_empty_regions(); break;
       case 2:
-        purge_huge_oldest(input.ConsumeIntegralInRange<size_t>(0, 16 * MiB), os::Reason::kAsked);
+        purge_huge_oldest(input.ConsumeIntegralInRange<size_t>(0, 16 * MiB),
+                          os::Reason::kRequested);
         break;
       default:
-        purge_huge(UINT64_MAX, os::Reason::kAsked, input.ConsumeIntegralInRange<unsigned>(0, 4));
+        purge_huge(UINT64_MAX, os::Reason::kRequested,
+                   input.ConsumeIntegralInRange<unsigned>(0, 4));
     }
   }
 

@@ -81,7 +81,7 @@ void check_text(const std::string& characters, FuzzedDataProvider& input) {
   bool ascii = width == 1 && input.ConsumeBool();
   head.length = static_cast<int64_t>(characters.size() / width);
   head.state = width << 2 | 1u << 5 | (ascii ? 1u << 6 : 0);
-  CHECK(head.character_bytes() == width && head.is_ascii() == ascii && head.is_sound(python));
+  CHECK(head.character_bytes() == width && head.is_ascii() == ascii && head.is_valid(python));
   size_t start = ascii ? layout.ascii_bytes : layout.compact_bytes;
   std::unique_ptr<char[]> object(new char[start + characters.size()]);
   characters.copy(object.get() + start, characters.size());

@@ -16,7 +16,7 @@ namespace {
 class Model {
  public:
   ~Model() {
-    for (Span* span : taken_) give_span(span);
+    for (Span* span : taken_) free_span_record(span);
     while (purge_old_span_records(SIZE_MAX) != 0) {
     }
     purge_span_records();
@@ -24,7 +24,7 @@ class Model {
   }
 
   void step(FuzzedDataProvider& input) {
-    std::optional<os::RefuseCalls> refuse;
+    std::optional<os::FailCalls> refuse;
     switch (input.ConsumeIntegralInRange<unsigned>(0, 15)) {
       case 0: refuse.emplace(SYS_mmap, 12); break;
       case 1:
@@ -50,7 +50,7 @@ class Model {
 
  private:
   void take() {
-    Span* span = take_span(SpanKind::kLarge);
+    Span* span = allocate_span_record(SpanKind::kLarge);
     if (span == nullptr) return;
     CHECK(span->kind == SpanKind::kLarge && span->live() == 0 && span->next == nullptr &&
           span->prev == nullptr);
@@ -68,7 +68,7 @@ class Model {
       taken_[index] = taken_.back();
       taken_.pop_back();
       known_.erase(span);
-      give_span(span);
+      free_span_record(span);
     }
   }
 

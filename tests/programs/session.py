@@ -22,9 +22,9 @@ from harness import measure  # noqa: E402 (the path above comes first)
 
 TAIL_LINES = 25
 # Programs are slower on a busy machine: each may take this many times its stated time.
-PATIENCE = 5
+TIMEOUT_FACTOR = 5
 # Preloaded libraries are mapped before the C library. Checked twice, since the kernel reports mappings in pieces.
-LOOKS_WITHOUT = 2
+CHECKS_WITHOUT_LIBRARY = 2
 
 
 _given, _ports = set(), threading.Lock()
@@ -51,11 +51,11 @@ class Session:
         self.source = self.root / "tests/programs"
         # Builds outlive a session: Rust and Go builds take longer than the run.
         self.builds = self.root / "build/programs"
-        self.timeout = PATIENCE * timeout
+        self.timeout = TIMEOUT_FACTOR * timeout
         self.deadline = time.monotonic() + self.timeout
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"seemalloc-{name}-"))
         self.processes = []
-        self.seen = self.unseen = 0
+        self.seen = self.too_short_to_check = 0
 
     def __enter__(self):
         return self
@@ -68,7 +68,7 @@ class Session:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def mapped_note(self):
-        return f"mapped in {self.seen}" + (f", {self.unseen} too short to look" if self.unseen else "")
+        return f"mapped in {self.seen}" + (f", {self.too_short_to_check} too short to look" if self.too_short_to_check else "")
 
     # ---- called by a program's check() ----
 
@@ -133,13 +133,13 @@ class Session:
 
     def has_library(self, process):
         """Whether a server has the library mapped, by whatever means."""
-        self._look(process)
+        self._check_mapped(process)
         return process.mapped
 
     def stop(self, process, status=0, ask=None):
         """Ends a server through `ask` (a function) or SIGTERM, and checks how it ended."""
         self.alive(process)
-        self._look(process)
+        self._check_mapped(process)
         if ask:
             ask()
         else:
@@ -233,7 +233,7 @@ class Session:
         self.processes.append(process)
         return process
 
-    def _look(self, process):
+    def _check_mapped(self, process):
         try:
             executed = os.readlink(f"/proc/{process.pid}/exe") != os.readlink("/proc/self/exe")
             maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
@@ -248,7 +248,7 @@ class Session:
         pause = 0.002
         while process.poll() is None:
             if not process.mapped:
-                self._look(process)
+                self._check_mapped(process)
             elif pause < 0.02:
                 pause = 0.02
             if time.monotonic() > self.deadline:
@@ -268,8 +268,8 @@ class Session:
                 raise Failed(f"printed by seemalloc in: {process.title}\n" + "\n".join(ours[:TAIL_LINES]))
             if process.mapped:
                 self.seen += 1
-            elif process.without < LOOKS_WITHOUT:
-                self.unseen += 1  # it ended before it could be checked
+            elif process.without < CHECKS_WITHOUT_LIBRARY:
+                self.too_short_to_check += 1  # it ended before it could be checked
             else:
                 raise Failed(f"{self.library.name} was never mapped in: {process.title}")
         return Finished(process.returncode, stdout, stderr)

@@ -107,7 +107,7 @@ static const struct subject {
                 {"an aligned block", aligned, 50}};
 enum { kSubjects = sizeof(subjects) / sizeof(subjects[0]) };
 
-static NOINLINE void be_the_child(void) {
+static NOINLINE void run_as_child(void) {
   if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
   struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
   sigaction(SIGUSR1, &action, NULL);
@@ -206,7 +206,7 @@ int main(void) {
   shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   fflush(stdout);
   child = fork();
-  if (child == 0) be_the_child();
+  if (child == 0) run_as_child();
   signal(SIGALRM, on_alarm);
   int good = 1;
   for (int i = 0; wait_for_stop(); i++) {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "noted.h"
+#include "expected_stack.h"
 
 namespace {
 
@@ -16,17 +16,17 @@ unsigned random_below(unsigned limit) {
 
 void any(int depth);
 
-// Calls FORGET() on every way out: when an exception leaves a frame, its noted address is removed,
-// too.
+// Calls POP_FRAME() on every way out: when an exception leaves a frame, its noted address is
+// removed, too.
 struct Forget {
-  ~Forget() { FORGET(); }
+  ~Forget() { POP_FRAME(); }
 };
 
 // While a destructor runs in a stack that is being unwound, the C++ runtime's frames are below it.
 struct AtScopeExit {
   int depth;
   NOINLINE ~AtScopeExit() {
-    NOTE();
+    PUSH_FRAME();
     Forget forget;
     any(depth);
   }
@@ -35,7 +35,7 @@ struct AtScopeExit {
 struct Thrown {
   int depth;
   explicit NOINLINE Thrown(int depth) : depth(depth) {
-    NOTE();
+    PUSH_FRAME();
     Forget forget;
     any(depth / 3);  // between __cxa_allocate_exception and __cxa_throw
   }
@@ -43,7 +43,7 @@ struct Thrown {
 };
 
 NOINLINE void thrower(int depth, int levels) {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
   AtScopeExit guard{depth / 2};
   if (levels == 0) throw Thrown(depth);
@@ -52,7 +52,7 @@ NOINLINE void thrower(int depth, int levels) {
 }
 
 NOINLINE void catches(int depth) {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
   try {
     thrower(depth, static_cast<int>(random_below(5)));
@@ -62,7 +62,7 @@ NOINLINE void catches(int depth) {
 }
 
 NOINLINE void throws_again(int depth) {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
   std::exception_ptr kept;
   try {
@@ -84,27 +84,27 @@ NOINLINE void throws_again(int depth) {
 }
 
 NOINLINE void through_noexcept(int depth) noexcept {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
   std::string text(static_cast<size_t>(depth) * 10, 'x');
   any(depth);
 }
 
 NOINLINE void through_function(int depth) {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
-  NOTE_OTHERS();
+  SKIP_FOREIGN_FRAMES();
   std::function<void()> call = [depth]() NOINLINE {
-    NOTE();
+    PUSH_FRAME();
     Forget inner;
     any(depth);
   };
   call();
-  FORGET();
+  POP_FRAME();
 }
 
 NOINLINE void any(int depth) {
-  NOTE();
+  PUSH_FRAME();
   Forget forget;
   switch (depth <= 0 ? 100 : random_below(4)) {
     case 100: check(); break;
@@ -118,7 +118,7 @@ NOINLINE void any(int depth) {
 }  // namespace
 
 int main() {
-  NOTE();
+  PUSH_FRAME();
   for (int i = 0; i < 300; i++) any(i % 10);
   if (checks < 1000) return 1;
   puts("ok");

@@ -12,7 +12,7 @@
 #include <ucontext.h>
 #endif
 
-#include "noted.h"
+#include "expected_stack.h"
 
 static __thread unsigned long state;
 static unsigned random_below(unsigned limit) {
@@ -24,91 +24,91 @@ enum { kWays = 9, kNowhere = 100 };
 static NOINLINE void any(int depth);
 
 static NOINLINE void through_nothing(int depth) {
-  NOTE();
+  PUSH_FRAME();
   any(depth);
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 
 // Needs all callee-saved registers, the frame pointer's included.
 static NOINLINE long through_registers(int depth, long a, long b, long c, long d, long e, long f) {
-  NOTE();
+  PUSH_FRAME();
   long g = a * b, h = c * d, i = e * f;
   any(depth);
-  FORGET();
+  POP_FRAME();
   return a + b * c - d * e + f * g - h * i;
 }
 
 static NOINLINE void through_array(int depth) {
-  NOTE();
+  PUSH_FRAME();
   volatile char room[300];
   room[depth % 300] = 1;
   any(depth + room[depth % 300] - 1);
-  FORGET();
+  POP_FRAME();
 }
 
 static NOINLINE void through_alloca(int depth) {
-  NOTE();
+  PUSH_FRAME();
   volatile char* room = (volatile char*)__builtin_alloca(random_below(9000) + 1);
   room[0] = 1;
   any(depth);
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 
 // The CFA of this frame is an expression.
 static NOINLINE void through_realigned_stack(int depth) {
-  NOTE();
+  PUSH_FRAME();
   _Alignas(128) volatile char aligned[128];
   aligned[0] = (char)depth;
   volatile char* room = (volatile char*)__builtin_alloca(random_below(100) + 1);
   room[0] = aligned[0];
   any(depth);
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 
 // ---- through library code ----
 
 static __thread int callback_depth;
 static NOINLINE int compare(const void* a, const void* b) {
-  NOTE();
+  PUSH_FRAME();
   int depth = callback_depth;
   callback_depth = 0;
   if (depth > 0) any(depth);
-  FORGET();
+  POP_FRAME();
   return *(const int*)a - *(const int*)b;
 }
 
 static NOINLINE void through_qsort(int depth) {
-  NOTE();
+  PUSH_FRAME();
   int numbers[] = {4, 2, 7, 1, 9, 3};
   callback_depth = depth;
-  NOTE_OTHERS();
+  SKIP_FOREIGN_FRAMES();
   qsort(numbers, 6, sizeof(int), compare);
-  FORGET();
+  POP_FRAME();
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 
 static __thread int signal_depth, on_signal_stack;
 static void on_signal(int number) {
-  NOTE();
+  PUSH_FRAME();
   on_signal_stack += number == SIGUSR2;
   any(signal_depth);
   on_signal_stack -= number == SIGUSR2;
-  FORGET();
+  POP_FRAME();
 }
 
 static NOINLINE void through_signal(int depth) {
   if (on_signal_stack) depth = 0;  // a walk switches stacks a few times only
-  NOTE();
+  PUSH_FRAME();
   signal_depth = depth;
-  NOTE_OTHERS();
+  SKIP_FOREIGN_FRAMES();
   raise(depth % 2 == 0 || on_signal_stack ? SIGUSR1 : SIGUSR2);
-  FORGET();
+  POP_FRAME();
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 
 static void handle_signals(void) {
@@ -134,9 +134,9 @@ __asm__(
 
 static __thread int bare_depth;
 static NOINLINE void called_by_bare(void) {
-  NOTE();
+  PUSH_FRAME();
   any(bare_depth);
-  FORGET();
+  POP_FRAME();
 }
 
 static void (*made_at_run_time)(void (*)(void));
@@ -148,18 +148,18 @@ static void make_code(void) {
 }
 
 static NOINLINE void through_bare(int depth) {
-  NOTE();
+  PUSH_FRAME();
   bare_depth = depth;
-  NOTE_OTHERS();
+  SKIP_FOREIGN_FRAMES();
   depth % 2 == 0 ? bare_call(called_by_bare) : made_at_run_time(called_by_bare);
-  FORGET();
+  POP_FRAME();
   KEEP_FRAME;
-  FORGET();
+  POP_FRAME();
 }
 #endif
 
 static NOINLINE void any(int depth) {
-  NOTE();
+  PUSH_FRAME();
   switch (depth <= 0 ? kNowhere : random_below(kWays)) {
     case kNowhere: check(); break;
     case 0: through_registers(depth - 1, depth, 3, 5, 7, 11, 13); break;
@@ -175,44 +175,44 @@ static NOINLINE void any(int depth) {
 #endif
     default: through_nothing(depth - 1); break;
   }
-  FORGET();
+  POP_FRAME();
 }
 
 // ---- where stacks begin ----
 
 static void* thread_main(void* argument) {
   state = (unsigned long)argument;
-  NOTE();
+  PUSH_FRAME();
   for (int i = 0; i < 50; i++) any(i % 12);
-  FORGET();
+  POP_FRAME();
   return NULL;
 }
 
 static NOINLINE int recurse(int n) {
-  NOTE();
+  PUSH_FRAME();
   int result = 1;
   if (n == 0) {
     check();
   } else {
-    if (n > kMostNoted / 2) FORGET();  // neither the notes nor a capture have room for more
+    if (n > kMaxNoted / 2) POP_FRAME();  // neither the notes nor a capture have room for more
     result += recurse(n - 1);
-    if (n > kMostNoted / 2) NOTE();
+    if (n > kMaxNoted / 2) PUSH_FRAME();
   }
-  FORGET();
+  POP_FRAME();
   return result;
 }
 
 #ifdef __GLIBC__
 static ucontext_t fibre, back;
 static void fibre_main(void) {
-  int outer = noted_count;
-  uintptr_t kept[kMostNoted];
-  memcpy(kept, (uintptr_t*)noted, sizeof(kept));
-  noted_count = 0;
-  NOTE();
+  int outer = expected_count;
+  uintptr_t kept[kMaxNoted];
+  memcpy(kept, (uintptr_t*)expected_frames, sizeof(kept));
+  expected_count = 0;
+  PUSH_FRAME();
   for (int i = 0; i < 20; i++) any(i % 8);
-  memcpy((uintptr_t*)noted, kept, sizeof(kept));
-  noted_count = outer;
+  memcpy((uintptr_t*)expected_frames, kept, sizeof(kept));
+  expected_count = outer;
   swapcontext(&fibre, &back);
 }
 
@@ -240,7 +240,7 @@ static int count_index(struct dl_phdr_info* info, size_t size, void* context) {
 #endif
 
 int main(void) {
-  NOTE();
+  PUSH_FRAME();
 #ifdef WITHOUT_INDEX
   int indexes = 0;
   dl_iterate_phdr(count_index, &indexes);

@@ -219,7 +219,7 @@ func (p *Process) variable(name string) string {
 }
 
 // SocketPaths lists the possible paths of the process's control socket, the most likely first. They are the directories
-// that the library tries (core/api/service/socket_place.h), as the process sees them.
+// that the library tries (core/api/service/socket_directory.h), as the process sees them.
 func (p *Process) SocketPaths() []string {
 	name := strconv.Itoa(p.NSPID) + ".sock"
 	root := procPath(p.PID, "root")

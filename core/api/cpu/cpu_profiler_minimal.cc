@@ -3,15 +3,19 @@
 namespace seemalloc {
 
 CpuRequest requested_cpu_profile() { return {}; }
-CpuStart start_cpu_profile(const CpuRequest&, uint64_t*) { return CpuStart::kUnavailable; }
-const char* text_of(CpuStart) { return "this is the library without a profiler (minimal)"; }
+CpuStartResult start_cpu_profile(const CpuRequest&, uint64_t*) {
+  return CpuStartResult::kUnavailable;
+}
+const char* describe(CpuStartResult) { return "this is the library without a profiler (minimal)"; }
 bool stop_cpu_profile() { return false; }
-CpuTake take_cpu_profile(uint64_t, bool, CpuTaken*) { return CpuTake::kReplaced; }
+CpuCollectResult collect_cpu_profile(uint64_t, bool, CollectedCpuProfile*) {
+  return CpuCollectResult::kReplaced;
+}
 bool cpu_profile(ProfileBytes*) { return false; }
 CpuReport cpu_report() { return {}; }
-void cpu_profiler_meets_thread() {}
-void cpu_profiler_loses_thread() {}
+void cpu_profiler_thread_started() {}
+void cpu_profiler_thread_exiting() {}
 uint64_t tick_cpu_profiler() { return UINT64_MAX; }
-bool forget_cpu_profile_in_child() { return false; }
+bool reset_cpu_profile_in_child() { return false; }
 
 }  // namespace seemalloc

@@ -21,7 +21,7 @@
 #include "core/os/process/socket.h"
 #include "core/os/process/threads.h"
 #include "core/os/runtime/lock.h"
-#include "core/profile/code/unloaded.h"
+#include "core/profile/code/unloaded_modules.h"
 #include "core/profile/cpu/cpu_profile.h"
 #include "core/profile/unwind/unwind.h"
 
@@ -33,10 +33,10 @@ using os::ThreadClock;
 
 // The time between two passes of the helper thread: a thread that ends sooner, and never allocates,
 // is missed.
-constexpr uint64_t kLook_ns = 20 * kMillisecond_ns;
-constexpr uint64_t kSoon_ns = 5 * kMillisecond_ns;
+constexpr uint64_t kScanIntervalNs = 20 * kMillisecondNs;
+constexpr uint64_t kShortScanIntervalNs = 5 * kMillisecondNs;
 // A pass takes at most this part of the time: listing 10,000 threads takes 10 ms.
-constexpr uint64_t kLookShare = 50;
+constexpr uint64_t kMinIdleToScanRatio = 50;
 
 struct ThreadTimer {
   int thread;
@@ -47,7 +47,7 @@ struct ThreadTimer {
 
 // In zeroed memory of its own.
 struct Session {
-  profile::CpuStore store;
+  profile::CpuSampleStore store;
   unsigned max_depth;
   // Carried by its timers' signals, with the thread's number: signals with another token are from a
   // session that has ended.
@@ -55,16 +55,16 @@ struct Session {
   std::atomic<uint64_t> interrupts;
   uint64_t number;
   // ---- under `lock` ----
-  profile::CpuSums sums;
-  profile::ThreadNames names;
+  profile::CpuProfile sums;
+  profile::ThreadTable names;
   profile::GrowArray<ThreadTimer> timers;  // by thread, ascending
   ThreadClock clock;
   uint64_t period_ns;
   // Monotonic; ends_ns 0: no time limit, ended_ns 0: it is running.
   uint64_t began_ns, ends_ns, ended_ns;
   uint64_t cpu_before_ns, cpu_ns;  // the process's CPU time at the start, and used
-  uint64_t look_took_ns;
-  uint64_t threads, without_timer;
+  uint64_t scan_took_ns;
+  uint64_t threads, threads_without_timer;
   uint64_t random;
   const char* ended_by;
 };
@@ -105,22 +105,22 @@ bool handler_is_ours(const struct sigaction& action) {
 
 // Our handler stays once it is installed: signals still in flight when a profile ends would kill
 // the process.
-CpuStart take_signal() {
+CpuStartResult take_signal() {
   struct sigaction now {};
-  if (!os::get_action(SIGPROF, &now)) return CpuStart::kSignalInUse;
+  if (!os::get_action(SIGPROF, &now)) return CpuStartResult::kSignalInUse;
   bool free =
       (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
-  if (!free && !handler_is_ours(now)) return CpuStart::kSignalInUse;
-  if (os::has_profiling_timer()) return CpuStart::kTimerInUse;
-  if (!free) return CpuStart::kStarted;
+  if (!free && !handler_is_ours(now)) return CpuStartResult::kSignalInUse;
+  if (os::has_profiling_timer()) return CpuStartResult::kTimerInUse;
+  if (!free) return CpuStartResult::kStarted;
   struct sigaction ours {};
   ours.sa_sigaction = on_interrupt;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigfillset(&ours.sa_mask);
-  return os::set_action(SIGPROF, ours) ? CpuStart::kStarted : CpuStart::kSignalInUse;
+  return os::set_action(SIGPROF, ours) ? CpuStartResult::kStarted : CpuStartResult::kSignalInUse;
 }
 
-bool signal_is_still_ours() {
+bool handler_is_still_installed() {
   struct sigaction now {};
   return os::get_action(SIGPROF, &now) && handler_is_ours(now);
 }
@@ -136,24 +136,24 @@ bool wait_for_handlers() {
   constexpr unsigned kPatience = 200;
   for (unsigned tries = 0; in_handler.load(std::memory_order_seq_cst) != 0; tries++) {
     if (tries == kPatience) return false;
-    os::pause(kMillisecond_ns);
+    os::pause(kMillisecondNs);
   }
   return true;
 }
 
-void forget_last_session() {
+void remove_last_session() {
   Session* old = session;
   session = nullptr;
   keeps_stacks.store(false, std::memory_order_relaxed);
   if (old == nullptr) return;
-  old->sums.~CpuSums();
+  old->sums.~CpuProfile();
   old->timers.~GrowArray();
   // A handler that never returns (its thread was cancelled in it) may still use it: then it stays
   // mapped.
   if (wait_for_handlers()) os::unmap(old, session_bytes(), os::Reason::kReport);
 }
 
-size_t place_of(int thread) {
+size_t index_of_thread(int thread) {
   size_t low = 0, high = session->timers.size();
   while (low < high) {
     size_t middle = (low + high) / 2;
@@ -188,7 +188,7 @@ bool insert_timer(size_t place, ThreadTimer timer) {
 
 void thread_has_ended(const ThreadTimer& of) {
   if (of.timer >= 0) os::delete_timer(of.timer);
-  if (of.number != 0) session->names.note_end(of.number);
+  if (of.number != 0) session->names.mark_exited(of.number);
 }
 
 void remove_timer(size_t place) {
@@ -211,11 +211,11 @@ uint32_t number_of(int thread) {
   uint32_t number = session->names.add(static_cast<uint32_t>(thread), name);
   if (number != 0 || !session->names.begin_recycling()) return number;
   bool all = collect();
-  profile::ThreadNames::Marks marks;
-  for (uint32_t n = 1; !all && n <= profile::ThreadNames::kMost; n++) marks.set(n);
+  profile::ThreadTable::SlotSet marks;
+  for (uint32_t n = 1; !all && n <= profile::ThreadTable::kMaxThreads; n++) marks.set(n);
   for (size_t i = 0; i < session->sums.size(); i++) {
     if (session->sums[i].thread != 0)
-      marks.set(profile::ThreadNames::place_of(session->sums[i].thread));
+      marks.set(profile::ThreadTable::slot_of(session->sums[i].thread));
   }
   session->names.recycle(marks);
   return session->names.add(static_cast<uint32_t>(thread), name);
@@ -233,7 +233,7 @@ void add_thread(size_t place, int thread) {
   constexpr int kEnded = -22;  // -EINVAL
   if (timer == kEnded) return;
   if (timer < 0) {
-    session->without_timer++;
+    session->threads_without_timer++;
   } else {
     session->threads++;
   }
@@ -241,8 +241,8 @@ void add_thread(size_t place, int thread) {
     os::delete_timer(timer);
 }
 
-void see_thread(void*, int thread) {
-  size_t place = place_of(thread);
+void note_thread(void*, int thread) {
+  size_t place = index_of_thread(thread);
   if (is_at(place, thread)) {
     session->timers[place].seen = true;
   } else {
@@ -252,11 +252,11 @@ void see_thread(void*, int thread) {
 
 // Gives timers to new threads and deletes those of ended threads: the kernel keeps a dead thread's
 // timer.
-void look_for_threads() {
+void scan_threads() {
   uint64_t began = os::monotonic_ns();
   profile::GrowArray<ThreadTimer>& timers = session->timers;
   for (size_t i = 0; i < timers.size(); i++) timers[i].seen = false;
-  if (!os::for_each_thread(see_thread, nullptr)) return;
+  if (!os::for_each_thread(note_thread, nullptr)) return;
   size_t kept = 0;
   for (size_t i = 0; i < timers.size(); i++) {
     if (timers[i].seen) {
@@ -266,7 +266,7 @@ void look_for_threads() {
     }
   }
   timers.set_size(kept);
-  session->look_took_ns = os::monotonic_ns() - began;
+  session->scan_took_ns = os::monotonic_ns() - began;
 }
 
 void end_session(const char* why) {
@@ -284,29 +284,29 @@ void end_session(const char* why) {
   collect();
 }
 
-CpuStart begin_session(const CpuRequest& request) {
-  forget_last_session();
+CpuStartResult begin_session(const CpuRequest& request) {
+  remove_last_session();
   Session* fresh = static_cast<Session*>(os::map(session_bytes(), os::Reason::kReport));
-  if (fresh == nullptr) return CpuStart::kNoMemory;
+  if (fresh == nullptr) return CpuStartResult::kNoMemory;
   fresh->max_depth = static_cast<unsigned>(options::get(options::Id::stack_depth));
   fresh->number = sessions.fetch_add(1, std::memory_order_relaxed) + 1;
   fresh->token = static_cast<uint32_t>(0x5EE0000 + fresh->number);
   fresh->clock = request.wall ? ThreadClock::kWall : ThreadClock::kCpu;
-  fresh->period_ns = kSecond_ns / request.frequency;
+  fresh->period_ns = kSecondNs / request.frequency;
   fresh->random = os::random_bits();
   fresh->began_ns = os::monotonic_ns();
-  fresh->ends_ns = request.most_ns != 0 ? fresh->began_ns + request.most_ns : 0;
+  fresh->ends_ns = request.max_duration_ns != 0 ? fresh->began_ns + request.max_duration_ns : 0;
   fresh->cpu_before_ns = request.whole_run ? 0 : os::process_cpu_ns();
   session = fresh;
   keeps_stacks.store(true, std::memory_order_relaxed);
   session_clock.store(fresh->clock, std::memory_order_relaxed);
   active.store(fresh, std::memory_order_seq_cst);
-  look_for_threads();
+  scan_threads();
   // No /proc: at least this thread.
-  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());
-  if (session->threads != 0) return CpuStart::kStarted;
+  if (session->threads == 0) add_thread(index_of_thread(os::thread_id()), os::thread_id());
+  if (session->threads != 0) return CpuStartResult::kStarted;
   end_session(nullptr);
-  return CpuStart::kNoTimers;
+  return CpuStartResult::kNoTimers;
 }
 
 // ---- called by the helper thread ----
@@ -334,15 +334,16 @@ void warn_of_end(const char* why) {
 
 // Null while the profile may continue.
 const char* reason_to_end() {
-  if (!signal_is_still_ours()) return "the program has set a handler of its own for SIGPROF";
+  if (!handler_is_still_installed()) return "the program has set a handler of its own for SIGPROF";
   if (os::has_profiling_timer()) return "the program has set ITIMER_PROF";
   return nullptr;
 }
 
-uint64_t next_look_ns(uint64_t now_ns) {
-  uint64_t wait = kLook_ns;
-  if (session->look_took_ns * kLookShare > wait) wait = session->look_took_ns * kLookShare;
-  if (session->store.ring_is_half_full()) wait = kSoon_ns;
+uint64_t next_scan_ns(uint64_t now_ns) {
+  uint64_t wait = kScanIntervalNs;
+  if (session->scan_took_ns * kMinIdleToScanRatio > wait)
+    wait = session->scan_took_ns * kMinIdleToScanRatio;
+  if (session->store.ring_is_half_full()) wait = kShortScanIntervalNs;
   uint64_t left = session->ends_ns != 0 ? session->ends_ns - now_ns : wait;
   return left < wait ? left : wait;
 }
@@ -357,8 +358,8 @@ uint64_t tick_locked() {
     end_session(why);
     return UINT64_MAX;
   }
-  uint64_t wait = next_look_ns(now);
-  look_for_threads();
+  uint64_t wait = next_scan_ns(now);
+  scan_threads();
   session->store.take_evicted([](const profile::CpuSample& sample) { session->sums.add(sample); });
   return wait;
 }
@@ -372,26 +373,27 @@ CpuRequest requested_cpu_profile() {
   return request;
 }
 
-CpuStart start_cpu_profile(const CpuRequest& request, uint64_t* number) {
+CpuStartResult start_cpu_profile(const CpuRequest& request, uint64_t* number) {
   DCHECK(request.frequency >= 1 && request.frequency <= kMaxCpuFrequency);
   LockGuard guard(lock);
-  if (is_running()) return CpuStart::kRunning;
-  if (os::is_limited()) return CpuStart::kNoTimers;
-  CpuStart result = take_signal();
-  if (result == CpuStart::kStarted) result = begin_session(request);
-  if (result == CpuStart::kStarted && number != nullptr) *number = session->number;
+  if (is_running()) return CpuStartResult::kRunning;
+  if (os::calls_are_limited()) return CpuStartResult::kNoTimers;
+  CpuStartResult result = take_signal();
+  if (result == CpuStartResult::kStarted) result = begin_session(request);
+  if (result == CpuStartResult::kStarted && number != nullptr) *number = session->number;
   return result;
 }
 
-const char* text_of(CpuStart result) {
+const char* describe(CpuStartResult result) {
   switch (result) {
-    case CpuStart::kStarted: return "started";
-    case CpuStart::kUnavailable: return "this is the library without a profiler (minimal)";
-    case CpuStart::kRunning: return "a CPU profile is running already";
-    case CpuStart::kSignalInUse: return "the program handles SIGPROF itself";
-    case CpuStart::kTimerInUse: return "the program uses the profiling timer itself (ITIMER_PROF)";
-    case CpuStart::kNoMemory: return "no memory for the profile";
-    case CpuStart::kNoTimers:
+    case CpuStartResult::kStarted: return "started";
+    case CpuStartResult::kUnavailable: return "this is the library without a profiler (minimal)";
+    case CpuStartResult::kRunning: return "a CPU profile is running already";
+    case CpuStartResult::kSignalInUse: return "the program handles SIGPROF itself";
+    case CpuStartResult::kTimerInUse:
+      return "the program uses the profiling timer itself (ITIMER_PROF)";
+    case CpuStartResult::kNoMemory: return "no memory for the profile";
+    case CpuStartResult::kNoTimers:
       return "the kernel refused the timers (ulimit -i limits them; a sandbox has none)";
   }
   return "";
@@ -406,10 +408,9 @@ bool stop_cpu_profile() {
 
 namespace {
 
-profile::CpuProfileFacts facts_locked() {
+profile::CpuProfileStats thread_facts_locked() {
   if (session == nullptr)
-    return {.clock = ThreadClock::kCpu,
-            .period_ns = kSecond_ns / requested_cpu_profile().frequency};
+    return {.clock = ThreadClock::kCpu, .period_ns = kSecondNs / requested_cpu_profile().frequency};
   const Session& s = *session;
   bool running = is_running();
   return {.clock = s.clock,
@@ -421,8 +422,8 @@ profile::CpuProfileFacts facts_locked() {
           .lost_ticks = s.store.lost_ticks(),
           .process_cpu_ns = running ? os::process_cpu_ns() - s.cpu_before_ns : s.cpu_ns,
           .threads = s.threads,
-          .without_timer = s.without_timer,
-          .ended = s.ended_by};
+          .threads_without_timer = s.threads_without_timer,
+          .end_reason = s.ended_by};
 }
 
 bool profile_locked(ProfileBytes* out) {
@@ -430,11 +431,11 @@ bool profile_locked(ProfileBytes* out) {
     collect();
     session->names.refresh();
   }
-  profile::CpuSums nothing;
+  profile::CpuProfile nothing;
   profile::Buffer buffer{};
-  const profile::CpuSums& sums = session != nullptr ? session->sums : nothing;
+  const profile::CpuProfile& sums = session != nullptr ? session->sums : nothing;
   if (!profile::write_cpu_profile(sums, session != nullptr ? &session->names : nullptr,
-                                  facts_locked(), &buffer))
+                                  thread_facts_locked(), &buffer))
     return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
@@ -447,14 +448,14 @@ bool cpu_profile(ProfileBytes* out) {
   return profile_locked(out);
 }
 
-CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out) {
+CpuCollectResult collect_cpu_profile(uint64_t number, bool end, CollectedCpuProfile* out) {
   LockGuard guard(lock);
-  if (session == nullptr || session->number != number) return CpuTake::kReplaced;
+  if (session == nullptr || session->number != number) return CpuCollectResult::kReplaced;
   if (end && is_running()) end_session(nullptr);
-  if (!profile_locked(&out->profile)) return CpuTake::kNoMemory;
+  if (!profile_locked(&out->profile)) return CpuCollectResult::kNoMemory;
   out->interrupts = session->interrupts.load(std::memory_order_relaxed);
   out->evictions = session->store.evictions();
-  return CpuTake::kTaken;
+  return CpuCollectResult::kCollected;
 }
 
 CpuReport cpu_report() {
@@ -466,11 +467,11 @@ CpuReport cpu_report() {
 
 // Does not wait: it may be called in a handler that has interrupted the holder. The helper's next
 // pass finds the thread.
-void cpu_profiler_meets_thread() {
+void cpu_profiler_thread_started() {
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
   if (is_running()) {
     int thread = os::thread_id();
-    size_t place = place_of(thread);
+    size_t place = index_of_thread(thread);
     // The thread id may have belonged to another thread, which has ended since the last pass.
     bool stale = is_at(place, thread) && session->timers[place].timer >= 0 &&
                  !os::is_timer_set(session->timers[place].timer);
@@ -481,15 +482,16 @@ void cpu_profiler_meets_thread() {
 }
 
 // Waits a little for a pass of the helper thread: this is the last time that the name can be read.
-void cpu_profiler_loses_thread() {
-  constexpr uint64_t kPatience_ns = 10 * kMillisecond_ns;
+void cpu_profiler_thread_exiting() {
+  constexpr uint64_t kPatienceNs = 10 * kMillisecondNs;
   if (active.load(std::memory_order_relaxed) == nullptr ||
-      !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0))
+      !lock.try_lock_for(locks_held == 0 ? kPatienceNs : 0))
     return;
   if (is_running()) {
-    size_t place = place_of(os::thread_id());
+    size_t place = index_of_thread(os::thread_id());
     if (is_at(place, os::thread_id())) {
-      if (session->timers[place].number != 0) session->names.end(session->timers[place].number);
+      if (session->timers[place].number != 0)
+        session->names.thread_exits(session->timers[place].number);
       remove_timer(place);
     }
   }
@@ -497,21 +499,21 @@ void cpu_profiler_loses_thread() {
 }
 
 namespace {
-bool cpu_stacks_any_in(const profile::MovedCode& code) {
-  if (is_running() && !collect()) profile::count_unmoved();
+bool any_cpu_stack_in(const profile::RelocatedCode& code) {
+  if (is_running() && !collect()) profile::count_unmoved_stacks();
   return session != nullptr && session->sums.any_in(code);
 }
-void move_cpu_stacks(const profile::MovedCode& code) {
-  if (session != nullptr) session->sums.move_code(code);
+void move_cpu_stacks(const profile::RelocatedCode& code) {
+  if (session != nullptr) session->sums.relocate_code(code);
 }
-constexpr profile::OtherStacks kCpuStacks{cpu_stacks_any_in, move_cpu_stacks};
+constexpr profile::ExternalStacks kCpuStacks{any_cpu_stack_in, move_cpu_stacks};
 }  // namespace
 
-const profile::OtherStacks* lock_cpu_stacks() {
-  constexpr uint64_t kPatience_ns = 20 * kMillisecond_ns;
+const profile::ExternalStacks* lock_cpu_stacks() {
+  constexpr uint64_t kPatienceNs = 20 * kMillisecondNs;
   if (!keeps_stacks.load(std::memory_order_relaxed)) return nullptr;
-  if (lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return &kCpuStacks;
-  profile::count_unmoved();
+  if (lock.try_lock_for(locks_held == 0 ? kPatienceNs : 0)) return &kCpuStacks;
+  profile::count_unmoved_stacks();
   return nullptr;
 }
 void unlock_cpu_stacks() { lock.unlock(); }
@@ -523,19 +525,19 @@ uint64_t tick_cpu_profiler() {
   return tick_locked();
 }
 
-bool forget_cpu_profile_in_child() {
+bool reset_cpu_profile_in_child() {
   bool was_running = active.exchange(nullptr, std::memory_order_relaxed) != nullptr;
   in_handler.store(0, std::memory_order_relaxed);
   // If the fork interrupted this thread while it changed the session, it continues with that. To
   // all other threads the session has ended.
-  if (fork_interrupts_a_holder) {
+  if (fork_interrupted_critical_section) {
     lock.reset();
     if (is_running()) session->ended_ns = os::monotonic_ns();
     return was_running;
   }
   // If another thread was changing it, its mappings are unknown: it stays, shared with the parent.
   if (lock.try_lock()) {
-    forget_last_session();
+    remove_last_session();
     lock.unlock();
   }
   session = nullptr;

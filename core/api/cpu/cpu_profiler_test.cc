@@ -123,7 +123,7 @@ template <typename Condition>
 bool eventually(Condition condition) {
   for (int i = 0; i < 10000; i++) {
     if (condition()) return true;
-    os::pause(kMillisecond_ns);
+    os::pause(kMillisecondNs);
   }
   return false;
 }
@@ -134,28 +134,28 @@ TEST(CpuProfiler, IsEmptyBeforeTheFirst) {
   EXPECT_TRUE(seen().rows.empty());
 }
 
-TEST(CpuProfiler, ChecksWhatItIsAsked) {
+TEST(CpuProfiler, ChecksArguments) {
   EXPECT_EQ(start(4001), EINVAL);
   ASSERT_EQ(start(50), 0);
   EXPECT_EQ(start(50), EALREADY);
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
   EXPECT_EQ(stop(), 0);
   EXPECT_EQ(stop(), ESRCH);
-  EXPECT_EQ(seen().period, 20 * kMillisecond_ns);
+  EXPECT_EQ(seen().period, 20 * kMillisecondNs);
   ASSERT_EQ(start(0), 0);
   EXPECT_EQ(stop(), 0);
-  EXPECT_EQ(seen().period, 10 * kMillisecond_ns);
+  EXPECT_EQ(seen().period, 10 * kMillisecondNs);
 }
 
 // Two functions that use CPU time two to one, alternating, in two threads.
-TEST(CpuProfiler, TellsTheTruth) {
+TEST(CpuProfiler, ReportsTrueValues) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(200), 0);
   auto work = [] {
     sm_free(sm_malloc(100));  // the profiler notices the thread here
     for (int i = 0; i < 25; i++) {
-      burn_a(24 * kMillisecond_ns);
-      burn_b(12 * kMillisecond_ns);
+      burn_a(24 * kMillisecondNs);
+      burn_b(12 * kMillisecondNs);
     }
   };
   std::thread other(work);
@@ -181,7 +181,7 @@ TEST(CpuProfiler, TellsTheTruth) {
 TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(4000), 0);
-  burn_a(500 * kMillisecond_ns);
+  burn_a(500 * kMillisecondNs);
   ASSERT_EQ(stop(), 0);
   EXPECT_NEAR(static_cast<double>(seen().ns(burn_a)) / 0.5e9, 1, 0.25);
 }
@@ -191,12 +191,12 @@ TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   constexpr int kThreads = 40;
   // Time that a thread uses after the last kernel tick that interrupted it is lost: a few
   // milliseconds, more on a busy machine.
-  constexpr uint64_t kEach_ns = 50 * kMillisecond_ns;
+  constexpr uint64_t kEachNs = 50 * kMillisecondNs;
   ASSERT_EQ(start(500), 0);
   for (int i = 0; i < kThreads; i += 2) {
     auto work = [] {
       sm_free(sm_malloc(100));  // the profiler notices the thread here
-      burn_b(kEach_ns);
+      burn_b(kEachNs);
     };
     std::thread one(work), two(work);
     one.join();
@@ -205,11 +205,11 @@ TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   ASSERT_EQ(stop(), 0);
   Seen profile = seen();
   EXPECT_GE(profile.number_before(" had a timer"), uint64_t{kThreads});
-  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / static_cast<double>(kThreads * kEach_ns), 1,
+  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / static_cast<double>(kThreads * kEachNs), 1,
               0.4);
 }
 
-TEST(CpuProfiler, SaysWhichThreadRan) {
+TEST(CpuProfiler, ReportsWhichThreadRan) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(500), 0);
   auto work = [](const char* name, void (*burn)(uint64_t), uint64_t ns) {
@@ -217,11 +217,11 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
     pthread_setname_np(pthread_self(), name);
     burn(ns);
   };
-  std::thread one(work, "burns a", burn_a, 600 * kMillisecond_ns),
-      two(work, "burns both", burn_b, 400 * kMillisecond_ns);
+  std::thread one(work, "burns a", burn_a, 600 * kMillisecondNs),
+      two(work, "burns both", burn_b, 400 * kMillisecondNs);
   one.join();
   two.join();
-  std::thread(work, "burns both", burn_a, 400 * kMillisecond_ns).join();
+  std::thread(work, "burns both", burn_a, 400 * kMillisecondNs).join();
   ASSERT_EQ(stop(), 0);
   std::map<std::string, int64_t> a, b;
   std::set<std::string> tids;
@@ -247,27 +247,27 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(200), 0);
-  os::pause(300 * kMillisecond_ns);
-  std::thread([] { burn_b(1000 * kMillisecond_ns); }).join();
+  os::pause(300 * kMillisecondNs);
+  std::thread([] { burn_b(1000 * kMillisecondNs); }).join();
   ASSERT_EQ(stop(), 0);
-  EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecond_ns);
+  EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecondNs);
 }
 
 // At once, although the helper thread has just gone to sleep for half a second. The best of several
 // attempts, since the machine has other load.
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
-  constexpr uint64_t kAtOnce_ns = 200 * kMillisecond_ns;
+  constexpr uint64_t kAtOnceNs = 200 * kMillisecondNs;
   uint64_t best_ns = UINT64_MAX;
   ASSERT_EQ(start(100), 0);  // a helper thread that is just starting would check at once
   ASSERT_EQ(stop(), 0);
-  for (int tries = 0; tries < 20 && best_ns > kAtOnce_ns; tries++) {
-    os::pause(100 * kMillisecond_ns);
+  for (int tries = 0; tries < 20 && best_ns > kAtOnceNs; tries++) {
+    os::pause(100 * kMillisecondNs);
     uint64_t began_ns = os::monotonic_ns();
     ASSERT_EQ(start(100), 0);
     uint64_t before = seen().number_before(" had a timer");
     std::atomic<bool> done{false};
     std::thread quiet([&done] {
-      while (!done) os::pause(kMillisecond_ns);
+      while (!done) os::pause(kMillisecondNs);
     });
     EXPECT_TRUE(eventually([before] { return seen().number_before(" had a timer") > before; }));
     best_ns = std::min(best_ns, os::monotonic_ns() - began_ns);
@@ -275,7 +275,7 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
     quiet.join();
     ASSERT_EQ(stop(), 0);
   }
-  EXPECT_LE(best_ns, kAtOnce_ns);
+  EXPECT_LE(best_ns, kAtOnceNs);
 }
 
 void by_the_program(int) {}
@@ -303,7 +303,7 @@ TEST(CpuProfiler, EndsWhenTheProgramTakesTheSignal) {
   ASSERT_EQ(start(100), 0);
   struct sigaction ours {};
   sigaction(SIGPROF, nullptr, &ours);
-  burn_a(100 * kMillisecond_ns);
+  burn_a(100 * kMillisecondNs);
   testing::internal::CaptureStderr();
   signal(SIGPROF, by_the_program);
   EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
@@ -316,8 +316,8 @@ TEST(CpuProfiler, EndsWhenTheProgramTakesTheSignal) {
 
 TEST(CpuProfiler, EndsByItself) {
   CpuRequest request{100};
-  request.most_ns = 50 * kMillisecond_ns;
-  ASSERT_EQ(start_cpu_profile(request), CpuStart::kStarted);
+  request.max_duration_ns = 50 * kMillisecondNs;
+  ASSERT_EQ(start_cpu_profile(request), CpuStartResult::kStarted);
   EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
   EXPECT_FALSE(seen().has_comment("ended early"));
 }
@@ -329,11 +329,11 @@ TEST(CpuProfiler, IsNotInherited) {
   if (child == 0) {
     size_t interrupts = 1;
     bool good = seemalloc_cpu_running(&interrupts) == 0 && interrupts == 0 && stop() == ESRCH;
-    burn_a(50 * kMillisecond_ns);
+    burn_a(50 * kMillisecondNs);
     seemalloc_cpu_running(&interrupts);
     good = good && interrupts == 0;
     good = good && start(1000) == 0;
-    burn_b(100 * kMillisecond_ns);
+    burn_b(100 * kMillisecondNs);
     good = good && stop() == 0;
     Seen profile = seen();
     good = good && profile.ns(burn_a) == 0 && (profile.ns(burn_b) > 0 || kSignalsComeLate);
@@ -343,7 +343,7 @@ TEST(CpuProfiler, IsNotInherited) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
-  burn_a(100 * kMillisecond_ns);
+  burn_a(100 * kMillisecondNs);
   EXPECT_EQ(stop(), 0);
   EXPECT_TRUE(kSignalsComeLate || seen().ns(burn_a) > 0);
 }
@@ -397,7 +397,7 @@ TEST(CpuProfiler, TakesAStormOfSignals) {
   std::thread storm([target] {
     for (int i = 0; i < 20000; i++) pthread_kill(target, SIGPROF);
   });
-  burn_a(100 * kMillisecond_ns);
+  burn_a(100 * kMillisecondNs);
   storm.join();
   seemalloc_cpu_running(&after);
   EXPECT_EQ(stop(), 0);
@@ -408,7 +408,7 @@ TEST(CpuProfiler, TakesAStormOfSignals) {
 TEST(CpuProfiler, KeepsErrno) {
   ASSERT_EQ(start(4000), 0);
   uint64_t wrong = 0;
-  for (uint64_t end = os::thread_cpu_ns() + 300 * kMillisecond_ns; os::thread_cpu_ns() < end;) {
+  for (uint64_t end = os::thread_cpu_ns() + 300 * kMillisecondNs; os::thread_cpu_ns() < end;) {
     errno = 4711;
     for (int i = 0; i < 1000; i++) asm volatile("" : "+r"(i));
     wrong += errno != 4711;
@@ -419,13 +419,13 @@ TEST(CpuProfiler, KeepsErrno) {
 
 TEST(CpuProfiler, DoesNotInterruptARead) {
   CpuRequest request{1000, true};
-  ASSERT_EQ(start_cpu_profile(request), CpuStart::kStarted);
+  ASSERT_EQ(start_cpu_profile(request), CpuStartResult::kStarted);
   int pipes[2];
   ASSERT_EQ(pipe(pipes), 0);
   std::thread writer([&] {
     // The timers interrupt this thread, too.
-    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecond_ns; os::monotonic_ns() < end;)
-      os::pause(10 * kMillisecond_ns);
+    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecondNs; os::monotonic_ns() < end;)
+      os::pause(10 * kMillisecondNs);
     EXPECT_EQ(write(pipes[1], "x", 1), 1);
   });
   char letter;
@@ -433,7 +433,7 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   writer.join();
   EXPECT_EQ(stop(), 0);
   // Elapsed time: it slept all the while.
-  EXPECT_TRUE(kSignalsComeLate || seen().all_ns() > 100 * kMillisecond_ns);
+  EXPECT_TRUE(kSignalsComeLate || seen().all_ns() > 100 * kMillisecondNs);
   close(pipes[0]);
   close(pipes[1]);
 }
@@ -456,7 +456,7 @@ TEST(CpuProfiler, StartsAndStopsUnderLoad) {
   }
   for (int i = 0; i < 30; i++) {
     ASSERT_EQ(start(4000), 0);
-    os::pause(5 * kMillisecond_ns);
+    os::pause(5 * kMillisecondNs);
     EXPECT_TRUE(i % 3 != 0 || !seen().comments.empty());
     ASSERT_EQ(stop(), 0);
   }
@@ -465,22 +465,22 @@ TEST(CpuProfiler, StartsAndStopsUnderLoad) {
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
 }
 
-TEST(CpuProfiler, SaysWhatIsRefused) {
+TEST(CpuProfiler, ReportsRefusals) {
   {
-    os::RefuseCalls refuse(SYS_timer_create, EAGAIN);
+    os::FailCalls refuse(SYS_timer_create, EAGAIN);
     EXPECT_EQ(start(100), EAGAIN);
     EXPECT_GE(refuse.refusals(), 1u);
   }
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
   EXPECT_GE(seen().number_before(" were refused one"), 1u);
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     EXPECT_EQ(start(100), ENOMEM);
     ProfileBytes bytes{};
     EXPECT_FALSE(cpu_profile(&bytes));
   }
   {
-    os::RefuseCalls refuse(SYS_timer_settime, EINVAL);
+    os::FailCalls refuse(SYS_timer_settime, EINVAL);
     EXPECT_EQ(start(100), EAGAIN);
   }
 }
@@ -488,12 +488,12 @@ TEST(CpuProfiler, SaysWhatIsRefused) {
 // Without /proc the calling thread is profiled, and threads that allocate.
 TEST(CpuProfiler, WorksWithoutProc) {
   if (kSignalsComeLate) GTEST_SKIP();
-  os::RefuseCalls refuse(SYS_openat, ENOENT);
+  os::FailCalls refuse(SYS_openat, ENOENT);
   ASSERT_EQ(start(500), 0);
-  burn_a(100 * kMillisecond_ns);
+  burn_a(100 * kMillisecondNs);
   std::thread([] {
     sm_free(sm_malloc(10));
-    burn_b(100 * kMillisecond_ns);
+    burn_b(100 * kMillisecondNs);
   }).join();
   ASSERT_EQ(stop(), 0);
   Seen profile = seen();
@@ -504,7 +504,7 @@ TEST(CpuProfiler, WorksWithoutProc) {
 
 TEST(CpuProfiler, IsWrittenToAFile) {
   ASSERT_EQ(start(500), 0);
-  burn_a(50 * kMillisecond_ns);
+  burn_a(50 * kMillisecondNs);
   ASSERT_EQ(stop(), 0);
   std::string path = testing::TempDir() + "cpu_profiler_test." + std::to_string(getpid()) + ".pb";
   ASSERT_EQ(seemalloc_cpu_dump(path.c_str()), 0) << errno;

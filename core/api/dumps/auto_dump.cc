@@ -14,7 +14,7 @@
 #include "core/os/kernel/wait.h"
 #include "core/os/runtime/lock.h"
 #include "core/os/runtime/scratch.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 
 namespace seemalloc {
 
@@ -24,13 +24,13 @@ std::atomic<bool> dumps_armed{false};
 
 namespace {
 
-constexpr uint64_t kBetweenFailures_ns = 10 * kSecond_ns;
+constexpr uint64_t kBetweenFailuresNs = 10 * kSecondNs;
 // At exit a dump that takes longer is not waited for.
-constexpr uint64_t kLongestExitWait_ns = 3 * kSecond_ns;
+constexpr uint64_t kMaxExitWaitNs = 3 * kSecondNs;
 
 constinit DumpRules rules;
 // Bits of the requested reasons (dump_bit).
-std::atomic<unsigned> asked{0};
+std::atomic<unsigned> requested{0};
 // Set by the thread that writes a dump; it owns `ring`.
 std::atomic<bool> writing{false};
 constinit DumpRing ring;
@@ -52,7 +52,7 @@ void write_dump(DumpReason reason) {
   unsigned keep = static_cast<unsigned>(options::get(Id::dump_keep));
   bool bounded = is_automatic(reason) && keep != 0;
   FixedText<kDumpPathBytes> path;
-  bounded = bounded && ring.make_room();
+  bounded = bounded && ring.allocate_storage();
   os::FileIdentity file;
   int result = dump_by_prefix(reason, path, &file);
   warn_of_failed_dump("heap profile", path.c_str(), result);
@@ -62,32 +62,32 @@ void write_dump(DumpReason reason) {
 }
 
 // The first of the reasons requested at the same time; one profile answers them all.
-DumpReason first_of(unsigned bits) {
+DumpReason first_reason(unsigned bits) {
   unsigned reason = 0;
   while ((bits & (1u << reason)) == 0) reason++;
   return static_cast<DumpReason>(reason);
 }
 
-void write_asked() {
-  if (asked.load(std::memory_order_relaxed) == 0 ||
+void write_requested() {
+  if (requested.load(std::memory_order_relaxed) == 0 ||
       writing.exchange(true, std::memory_order_acquire))
     return;
-  unsigned bits = asked.exchange(0, std::memory_order_release);
-  if (bits != 0) write_dump(first_of(bits));
+  unsigned bits = requested.exchange(0, std::memory_order_release);
+  if (bits != 0) write_dump(first_reason(bits));
   writing.store(false, std::memory_order_release);
 }
 
 // One profile answers all requests made before a thread takes them: the first is written, the
 // others join it.
-void note_asked(unsigned bits) {
-  bool is_first = asked.fetch_or(bits, std::memory_order_relaxed) == 0;
+void note_requested(unsigned bits) {
+  bool is_first = requested.fetch_or(bits, std::memory_order_relaxed) == 0;
   unsigned joining = static_cast<unsigned>(std::popcount(bits)) - (is_first ? 1 : 0);
   if (joining != 0) count_joined_dumps(joining);
 }
 
-void ask(unsigned bits) {
+void request(unsigned bits) {
   if (bits == 0) return;
-  note_asked(bits);
+  note_requested(bits);
   wake_helper();
 }
 
@@ -96,46 +96,47 @@ void ask(unsigned bits) {
 void dump_option_changed(Id id) {
   if (id == Id::dump_alloc_interval) rules.set_alloc_interval(options::get(id));
   if (id == Id::dump_inuse_interval)
-    rules.set_inuse_interval(options::get(id), sampled_bytes_in_use());
+    rules.set_inuse_interval(options::get(id), estimated_live_bytes());
   if (id == Id::dump_growth_interval)
-    rules.set_growth_interval(options::get(id), pages::backing.bytes());
+    rules.set_growth_interval(options::get(id), pages::memory_account.bytes());
   if (id == Id::dump_time_interval) {
     uint64_t seconds = options::get(id);
-    rules.set_time_interval(seconds * kSecond_ns, seconds != 0 ? os::monotonic_ns() : 0);
+    rules.set_time_interval(seconds * kSecondNs, seconds != 0 ? os::monotonic_ns() : 0);
   }
   update_armed();
 }
 
 void dump_options_read() {
-  dump_names_begin();
+  init_dump_names();
   for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval,
                 Id::dump_time_interval}) {
     dump_option_changed(id);
   }
 }
 
-bool dumps_want_helper() { return dumps_armed.load(std::memory_order_relaxed); }
+bool dumps_need_helper() { return dumps_armed.load(std::memory_order_relaxed); }
 
-SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
-  unsigned due = rules.allocated(bytes) | rules.in_use_is(sampled_bytes_in_use()) |
-                 rules.heap_is(pages::backing.bytes());
-  if (rules.next_time_ns() != UINT64_MAX) due |= rules.time_is(os::coarse_monotonic_ns());
-  ask(due);
-  if (!helper_runs() && may_lock()) write_asked();
+SEEMALLOC_NOINLINE void check_dump_due(uint64_t bytes) {
+  unsigned due = rules.on_allocated(bytes) | rules.on_live_bytes(estimated_live_bytes()) |
+                 rules.on_heap_bytes(pages::memory_account.bytes());
+  if (rules.next_time_ns() != UINT64_MAX) due |= rules.on_time(os::coarse_monotonic_ns());
+  request(due);
+  if (!helper_is_running() && may_lock()) write_requested();
 }
 
-// `asked` is read before `writing`: a request that is no longer in `asked` is then visible in
-// `writing`.
+// `requested` is read before `writing`: a request that is no longer in `requested` is then visible
+// in `writing`.
 bool dump_is_pending() {
-  return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire);
+  return requested.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire);
 }
 
-void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }
+void request_dump(DumpReason reason) { request(dump_bit(reason)); }
 
-void tick_dumps() {
-  unsigned due = rules.heap_is(pages::backing.bytes()) | rules.time_is(os::monotonic_ns());
-  if (due != 0) note_asked(due);
-  write_asked();
+void check_timed_dumps() {
+  unsigned due =
+      rules.on_heap_bytes(pages::memory_account.bytes()) | rules.on_time(os::monotonic_ns());
+  if (due != 0) note_requested(due);
+  write_requested();
 }
 
 uint64_t next_dump_tick_in_ns() {
@@ -146,7 +147,7 @@ uint64_t next_dump_tick_in_ns() {
 namespace {
 bool failure_is_due() {
   uint64_t now = os::coarse_monotonic_ns(), last = last_failure_ns.load(std::memory_order_relaxed);
-  if (last != 0 && now < last + kBetweenFailures_ns) return false;
+  if (last != 0 && now < last + kBetweenFailuresNs) return false;
   return last_failure_ns.compare_exchange_strong(last, now, std::memory_order_relaxed);
 }
 }  // namespace
@@ -171,19 +172,19 @@ void dump_at_limit(Text& line) {
   }
 }
 
-void finish_dumps() {
-  constexpr uint64_t kStep_ns = kMillisecond_ns;
-  for (uint64_t waited = 0; writing.exchange(true, std::memory_order_acquire); waited += kStep_ns) {
-    if (waited >= kLongestExitWait_ns) return;
-    os::pause(kStep_ns);
+void finish_dumps_at_exit() {
+  constexpr uint64_t kStepNs = kMillisecondNs;
+  for (uint64_t waited = 0; writing.exchange(true, std::memory_order_acquire); waited += kStepNs) {
+    if (waited >= kMaxExitWaitNs) return;
+    os::pause(kStepNs);
   }
-  unsigned bits = asked.exchange(0, std::memory_order_relaxed);
-  if (bits != 0) write_dump(first_of(bits));
+  unsigned bits = requested.exchange(0, std::memory_order_relaxed);
+  if (bits != 0) write_dump(first_reason(bits));
 }
 
-void forget_dumps_in_child() {
+void reset_dumps_in_child() {
   writing.store(false, std::memory_order_relaxed);
-  asked.store(0, std::memory_order_relaxed);
+  requested.store(0, std::memory_order_relaxed);
   ring.forget();
 }
 

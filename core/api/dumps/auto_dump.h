@@ -5,7 +5,7 @@
 // are not involved. A thread that finds a dump due requests it; the helper thread is woken and
 // writes it, or the thread itself if there is no helper. Requests that arrive before the dump is
 // written are answered by one dump, so that a slow disk does not get more than it can take.
-// Threads: any; ask_for_dump() also from signal handlers. One thread writes at a time; no other
+// Threads: any; request_dump() also from signal handlers. One thread writes at a time; no other
 // thread waits for it, except the one that ends the process. No lock is held while a profile is
 // written.
 #pragma once
@@ -19,18 +19,18 @@
 namespace seemalloc {
 
 // Whether the helper thread is needed from the start.
-bool dumps_want_helper();
+bool dumps_need_helper();
 
 // Requests a dump for this reason. Async-signal-safe.
-void ask_for_dump(DumpReason reason);
+void request_dump(DumpReason reason);
 // Called by the helper thread: checks the clock and the heap, and writes requested dumps.
-void tick_dumps();
-// The time until tick_dumps() must be called next, in ns.
+void check_timed_dumps();
+// The time until check_timed_dumps() must be called next, in ns.
 uint64_t next_dump_tick_in_ns();
 // True while a requested dump is not yet written and counted. Threads: any.
 bool dump_is_pending();
 
 // Called when the process ends: writes requested dumps, waits for a dump in progress, and lets no
 // other begin.
-void finish_dumps();
+void finish_dumps_at_exit();
 }  // namespace seemalloc

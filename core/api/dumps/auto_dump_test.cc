@@ -83,7 +83,7 @@ class AutoDump : public testing::Test {
       set(name, "0");
     }
     set("sample", "512K");
-    if (!helper_runs()) churn(MiB);
+    if (!helper_is_running()) churn(MiB);
     EXPECT_TRUE(quiet());
     fs::remove_all(folder_);
   }
@@ -116,7 +116,7 @@ class AutoDump : public testing::Test {
 
 // ---- without a helper thread: the allocating thread writes ----
 
-TEST_F(AutoDump, EachSoManyBytesAllocated) {
+TEST_F(AutoDump, EveryNBytesAllocated) {
   set("dump_alloc_interval", "1M");
   churn(10 * MiB);
   EXPECT_EQ(counted().written, 10u);
@@ -130,7 +130,7 @@ TEST_F(AutoDump, EachSoManyBytesAllocated) {
   EXPECT_EQ(counted().written, 0u);
 }
 
-TEST_F(AutoDump, EachTimeTheHeapIsSoMuchLarger) {
+TEST_F(AutoDump, EveryNBytesOfHeapGrowth) {
   set("dump_growth_interval", "4M");
   std::vector<void*> blocks;
   auto fill = [&blocks] {
@@ -148,7 +148,7 @@ TEST_F(AutoDump, EachTimeTheHeapIsSoMuchLarger) {
 
 // By the bytes in use, exact to the block: not by the heap's memory from the OS, and not again
 // after a decrease.
-TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
+TEST_F(AutoDump, EveryNBytesAboveTheLivePeak) {
   set("dump_inuse_interval", "1M");
   std::vector<void*> blocks;
   auto keep = [&blocks](size_t bytes, size_t each) {
@@ -181,7 +181,7 @@ TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
   for (void* p : pins) sm_free(p);
 }
 
-TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
+TEST_F(AutoDump, RemovesOnlyItsOwnOldFiles) {
   set("dump_keep", "3");
   set("dump_alloc_interval", "1M");
   churn(1 * MiB);
@@ -205,7 +205,7 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   EXPECT_TRUE(fs::exists(theirs));
   // A requested dump is kept.
   FixedText<kDumpPathBytes> path;
-  EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
+  EXPECT_EQ(dump_by_prefix(DumpReason::kRequested, path), 0);
   set("dump_keep", "1");
   churn(2 * MiB);
   EXPECT_EQ(files().size(), 1u + 1u + 1u);
@@ -224,9 +224,9 @@ TEST_F(AutoDump, NotUnderALockAndNotTwiceAtOnce) {
   EXPECT_EQ(counted().written, 1u) << "what was asked for is written later";
 }
 
-TEST_F(AutoDump, AskedForByASignalWithoutAHelper) {
+TEST_F(AutoDump, RequestedBySignalWithoutHelper) {
   set("dump_alloc_interval", "1G");
-  ask_for_dump(DumpReason::kSignal);
+  request_dump(DumpReason::kSignal);
   EXPECT_EQ(counted().written, 0u) << "never in the handler";
   churn(kEach);
   EXPECT_EQ(counted().written, 1u);
@@ -276,7 +276,7 @@ TEST_F(AutoDump, EachCallMayBeRefused) {
   } kCalls[] = {
       {SYS_openat, EROFS}, {SYS_write, ENOSPC}, {SYS_write, EDQUOT}, {SYS_renameat2, EACCES}};
   for (const auto& c : kCalls) {
-    os::RefuseCalls refuse(c.call, c.error);
+    os::FailCalls refuse(c.call, c.error);
     churn(4 * MiB);
     EXPECT_EQ(refuse.refusals() == 0, false);
     DumpStatistics d = counted();
@@ -289,18 +289,18 @@ TEST_F(AutoDump, EachCallMayBeRefused) {
   EXPECT_EQ(files().size(), 2u);
   // Nothing can be removed; the owner of the files cannot be checked.
   for (long call : {SYS_unlinkat, SYS_statx}) {
-    os::RefuseCalls refuse(call, EPERM);
+    os::FailCalls refuse(call, EPERM);
     churn(4 * MiB);
     EXPECT_EQ(counted().written, 4u);
   }
-  os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+  os::FailCalls refuse(SYS_mmap, ENOMEM);
   churn(4 * MiB);
   DumpStatistics d = counted();
   EXPECT_EQ(d.failed, 4u);
   EXPECT_EQ(d.last_error, ENOMEM);
 }
 
-TEST_F(AutoDump, WhatIsNoFileIsWrittenToAsItIs) {
+TEST_F(AutoDump, WritesDirectlyToSpecialFiles) {
   EXPECT_EQ(dump_heap_profile("/dev/null"), 0);
   struct stat status {};
   stat("/dev/null", &status);
@@ -329,7 +329,7 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
   ASSERT_EQ(ours.size(), 2u);
   pid_t child = fork();
   if (child == 0) {
-    forget_dumps_in_child();  // as the library's fork handler does; the test build also has it
+    reset_dumps_in_child();  // as the library's fork handler does; the test build also has it
     churn(5 * MiB);
     _exit(dump_statistics().removed - before_.removed == 3 ? 0 : 1);
   }
@@ -347,7 +347,7 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
 // and no partial file.
 TEST_F(AutoDump, RandomRunAgainstAModel) {
   std::mt19937 random(seed_for_test());
-  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0,
+  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, collapse_attempts = 0, written = 0,
            removed = 0;
   unsigned keep = 0;
   size_t unbounded = 0;
@@ -363,25 +363,25 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
       set("dump_keep", std::to_string(keep));
     }
     {
-      os::RefuseCalls refuse(kRefused[random() % 3], ENOSPC, random() % 4 == 0 ? 1 : 1000000);
+      os::FailCalls refuse(kRefused[random() % 3], ENOSPC, random() % 4 == 0 ? 1 : 1000000);
       for (unsigned i = random() % 16; i > 0; i--) {
         churn(kEach);
         if (interval != 0 && (total += kEach) >= due) dumps++, due = total + interval;
       }
     }
     DumpStatistics d = counted();
-    attempts += d.written + d.failed;
+    collapse_attempts += d.written + d.failed;
     ASSERT_EQ(d.joined, 0u) << "step " << step;
     written += d.written;
     removed += d.removed;
-    ASSERT_EQ(attempts, dumps) << "step " << step;
+    ASSERT_EQ(collapse_attempts, dumps) << "step " << step;
     ASSERT_EQ(files().size(), written - removed) << "step " << step;
     // Dumps from before there was a bound are not managed any more.
     if (keep == 0) unbounded = files().size();
     if (d.written != 0 && keep != 0) ASSERT_LE(files().size(), unbounded + keep) << "step " << step;
   }
   EXPECT_GT(written, 20u);
-  EXPECT_GT(attempts, written);
+  EXPECT_GT(collapse_attempts, written);
 }
 
 // ---- exit where no lock can be taken ----
@@ -405,16 +405,16 @@ TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
 
 // ---- with a helper thread ----
 
-bool helper_is_there() {
+bool has_helper() {
   FixedText<64> problem;
   if (!options::set(Id::helper, "1", 1, problem)) return false;
   churn(kEach);
-  for (int i = 0; i < 100 && !helper_runs(); i++) sm_free(sm_malloc(4 * MiB));
-  return helper_runs();
+  for (int i = 0; i < 100 && !helper_is_running(); i++) sm_free(sm_malloc(4 * MiB));
+  return helper_is_running();
 }
 
 TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
-  if (!helper_is_there()) GTEST_SKIP() << "no helper can be had";
+  if (!has_helper()) GTEST_SKIP() << "no helper can be had";
   set("dump_alloc_interval", "1M");
   churn(MiB);
   EXPECT_TRUE(within_seconds(300, [&] { return counted().written != 0; }));
@@ -440,8 +440,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
 
 // No thread waits for the helper thread: each dump that becomes due is a file of its own or has
 // joined one, so there are never too many.
-TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
-  if (!helper_is_there()) GTEST_SKIP() << "no helper can be had";
+TEST_F(AutoDump, RequestsJoinAPendingDump) {
+  if (!has_helper()) GTEST_SKIP() << "no helper can be had";
   counted();
   set("dump_alloc_interval", "10M");
   churn(200 * MiB);

@@ -28,7 +28,7 @@ std::atomic<int> last_error{0};
 using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
 // By the value of dump_names; null: profile.proto.
 constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text,
-                                                                  write_jemallocs_text};
+                                                                  write_jemalloc_text};
 
 }  // namespace
 
@@ -59,9 +59,9 @@ namespace {
 int write_kind(const ProfileKind& kind, const char* path, os::FileIdentity* identity = nullptr) {
   if (!sampling_report().available) return kNotSupported;
   ProfileBytes profile{};
-  if (!kind.take(&profile)) return kDumpNoMemory;
+  if (!kind.collect(&profile)) return kDumpNoMemory;
   int result = write_file(path, profile.data, profile.bytes, identity);
-  give_back(profile);
+  release_profile(profile);
   return result;
 }
 
@@ -99,7 +99,7 @@ constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval",
                                                 "requested",
                                                 "at exit"};
 
-void say(DumpReason reason, const char* path) {
+void report_dump(DumpReason reason, const char* path) {
   if (options::get(Id::verbose) == 0) return;
   FixedText<kDumpPathBytes + 64> line;
   line << "heap profile " << path << " (" << kReasons[static_cast<unsigned>(reason)] << ")";
@@ -115,7 +115,7 @@ int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
   if (next_dump_name(reason, static_cast<options::DumpNames>(names), path))
     result =
         write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
-  if (result == 0) say(reason, path.c_str());
+  if (result == 0) report_dump(reason, path.c_str());
   return count_dump(result);
 }
 

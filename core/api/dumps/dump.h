@@ -39,8 +39,8 @@ int write_file(const char* path, const char* data, size_t bytes, os::FileIdentit
 // constructors of other libraries run, and may cause dumps, before ours.
 __attribute__((weak, visibility("hidden"))) int write_gperftools_text(const char* path,
                                                                       os::FileIdentity* file);
-__attribute__((weak, visibility("hidden"))) int write_jemallocs_text(const char* path,
-                                                                     os::FileIdentity* file);
+__attribute__((weak, visibility("hidden"))) int write_jemalloc_text(const char* path,
+                                                                    os::FileIdentity* file);
 // Writes the heap profile to a file named after dump_prefix (dump_names.h). *file identifies the
 // written file.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);

@@ -23,7 +23,7 @@ void append_directive(char directive, unsigned number, Text& out) {
   switch (directive) {
     case 'p': out << os::process_id(); return;
     case 'n': out << number; return;
-    case 't': out << os::realtime_ns() / kSecond_ns; return;
+    case 't': out << os::realtime_ns() / kSecondNs; return;
     case '%': out << '%'; return;
     default: out << '%' << directive;
   }
@@ -64,7 +64,7 @@ void jemalloc_name(DumpReason reason, const char* prefix, Text& path) {
   char letter = kLetters[static_cast<unsigned>(reason)];
   path << prefix << '.' << os::process_id() << '.' << next(prefixed) << '.' << letter;
   // Both have the letter m and share its number.
-  if (reason == DumpReason::kSignal) reason = DumpReason::kAsked;
+  if (reason == DumpReason::kSignal) reason = DumpReason::kRequested;
   if (reason != DumpReason::kExit) path << next(by_letter[static_cast<unsigned>(reason)]);
   path << ".heap";
 }
@@ -105,6 +105,6 @@ bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path) {
   return !path.truncated();
 }
 
-void dump_names_begin() { first_process.store(os::process_id(), std::memory_order_relaxed); }
+void init_dump_names() { first_process.store(os::process_id(), std::memory_order_relaxed); }
 
 }  // namespace seemalloc

@@ -27,6 +27,6 @@ bool next_dump_name(DumpReason reason, Text& path);
 bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path);
 
 // Records the process whose gperftools names have no process id. Called at load.
-void dump_names_begin();
+void init_dump_names();
 
 }  // namespace seemalloc

@@ -41,7 +41,7 @@ TEST(DumpNames, Patterns) {
 }
 
 TEST(DumpNames, Ours) {
-  std::string name = next(DumpReason::kAsked);
+  std::string name = next(DumpReason::kRequested);
   EXPECT_EQ(name.find("seemalloc." + own() + "."), 0u) << name;
   OptionForTest prefix(Id::dump_prefix, "/tmp/x%p-%n");
   unsigned number =
@@ -54,7 +54,7 @@ TEST(DumpNames, Ours) {
 // As documented; % has no meaning.
 TEST(DumpNames, Gperftools) {
   OptionForTest prefix(Id::dump_prefix, "/tmp/g%p"), names(Id::dump_names, "gperftools");
-  dump_names_begin();
+  init_dump_names();
   std::string first = next(DumpReason::kAllocated);
   EXPECT_EQ(first.size(), std::string("/tmp/g%p.0001.heap").size());
   EXPECT_EQ(first.substr(0, 9), "/tmp/g%p.");
@@ -79,7 +79,7 @@ TEST(DumpNames, Jemalloc) {
   EXPECT_EQ(first, expected(0, "i0"));
   EXPECT_EQ(next(DumpReason::kGrowth), expected(1, "u0"));
   EXPECT_EQ(next(DumpReason::kAllocated), expected(2, "i1"));
-  EXPECT_EQ(next(DumpReason::kAsked), expected(3, "m0"));
+  EXPECT_EQ(next(DumpReason::kRequested), expected(3, "m0"));
   EXPECT_EQ(next(DumpReason::kSignal), expected(4, "m1"));
   EXPECT_EQ(next(DumpReason::kTime), expected(5, "t0"));
   EXPECT_EQ(next(DumpReason::kFailure), expected(6, "o0"));

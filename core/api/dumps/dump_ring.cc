@@ -6,20 +6,20 @@
 
 namespace seemalloc {
 
-bool DumpRing::make_room() {
+bool DumpRing::allocate_storage() {
   // Pages are touched as it fills.
-  size_t bytes = round_up(sizeof(File) * kMost, os::page_bytes());
+  size_t bytes = round_up(sizeof(File) * kCapacity, os::page_bytes());
   if (files_ == nullptr) files_ = static_cast<File*>(os::map(bytes, os::Reason::kReport));
   return files_ != nullptr;
 }
 
 void DumpRing::drop_oldest() {
-  first_ = (first_ + 1) % kMost;
+  first_ = (first_ + 1) % kCapacity;
   count_--;
 }
 
 void DumpRing::add(const char* path, os::FileIdentity identity) {
-  if (count_ == kMost) drop_oldest();
+  if (count_ == kCapacity) drop_oldest();
   File& file = at(count_++);
   file.identity = identity;
   Text(file.path, sizeof(file.path)) << path;

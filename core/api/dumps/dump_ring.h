@@ -13,11 +13,11 @@ namespace seemalloc {
 
 class DumpRing {
  public:
-  static constexpr unsigned kMost = 1000;
+  static constexpr unsigned kCapacity = 1000;
 
   // False when there is no memory for names.
-  bool make_room();
-  // Adds the newest file. Requires: make_room(). Beyond kMost the oldest is forgotten.
+  bool allocate_storage();
+  // Adds the newest file. Requires: allocate_storage(). Beyond kCapacity the oldest is forgotten.
   void add(const char* path, os::FileIdentity identity);
   // Removes the oldest files until `most` are left. Returns the number of removed files.
   unsigned shrink_to(unsigned most);
@@ -30,7 +30,7 @@ class DumpRing {
     os::FileIdentity identity;
     char path[kDumpPathBytes];
   };
-  File& at(unsigned i) const { return files_[(first_ + i) % kMost]; }
+  File& at(unsigned i) const { return files_[(first_ + i) % kCapacity]; }
   void drop_oldest();
 
   File* files_ = nullptr;

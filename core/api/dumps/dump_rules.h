@@ -24,7 +24,7 @@ enum class DumpReason : unsigned {
   kTime,
   kFailure,
   kSignal,
-  kAsked,
+  kRequested,
   kExit
 };
 inline constexpr unsigned kDumpReasons = 8;
@@ -33,21 +33,21 @@ constexpr unsigned dump_bit(DumpReason reason) { return 1u << static_cast<unsign
 class DumpRules {
  public:
   // Each returns the bit of its reason if a dump is due, else 0.
-  unsigned allocated(uint64_t bytes) {
+  unsigned on_allocated(uint64_t bytes) {
     if (allocated_.is_off()) return 0;
     uint64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    return allocated_.passed(total) ? dump_bit(DumpReason::kAllocated) : 0;
+    return allocated_.cross(total) ? dump_bit(DumpReason::kAllocated) : 0;
   }
-  unsigned in_use_is(uint64_t bytes) {
-    return in_use_.passed(bytes) ? dump_bit(DumpReason::kInUse) : 0;
+  unsigned on_live_bytes(uint64_t bytes) {
+    return in_use_.cross(bytes) ? dump_bit(DumpReason::kInUse) : 0;
   }
-  unsigned heap_is(uint64_t bytes) {
-    return growth_.passed(bytes) ? dump_bit(DumpReason::kGrowth) : 0;
+  unsigned on_heap_bytes(uint64_t bytes) {
+    return growth_.cross(bytes) ? dump_bit(DumpReason::kGrowth) : 0;
   }
-  unsigned time_is(uint64_t now_ns) {
+  unsigned on_time(uint64_t now_ns) {
     uint64_t due = time_.due();
     uint64_t next = due + time_.interval();
-    return time_.passed(now_ns, now_ns < next ? due : now_ns) ? dump_bit(DumpReason::kTime) : 0;
+    return time_.cross(now_ns, now_ns < next ? due : now_ns) ? dump_bit(DumpReason::kTime) : 0;
   }
 
   void set_alloc_interval(uint64_t bytes) {
@@ -67,7 +67,7 @@ class DumpRules {
 
  private:
   // A threshold that moves by an interval each time it is passed.
-  class Mark {
+  class Threshold {
    public:
     bool is_off() const { return due() == kNever; }
     uint64_t due() const { return due_.load(std::memory_order_relaxed); }
@@ -76,10 +76,10 @@ class DumpRules {
       interval_.store(interval, std::memory_order_relaxed);
       due_.store(interval != 0 ? add(from, interval) : kNever, std::memory_order_relaxed);
     }
-    bool passed(uint64_t at) { return passed(at, at); }
+    bool cross(uint64_t at) { return cross(at, at); }
     // Sets the next threshold an interval above `from`. True for exactly one of the threads that
     // find the threshold passed.
-    bool passed(uint64_t at, uint64_t from) {
+    bool cross(uint64_t at, uint64_t from) {
       uint64_t due = due_.load(std::memory_order_relaxed);
       while (due != kNever && at >= due) {
         if (due_.compare_exchange_weak(due, add(from, interval()), std::memory_order_relaxed))
@@ -98,7 +98,7 @@ class DumpRules {
   };
 
   std::atomic<uint64_t> total_{0};
-  Mark allocated_, in_use_, growth_, time_;
+  Threshold allocated_, in_use_, growth_, time_;
 };
 
 }  // namespace seemalloc

@@ -17,31 +17,31 @@ namespace {
 
 // The rules of the header, written without regard to threads.
 struct Model {
-  struct Mark {
+  struct Threshold {
     uint64_t interval = 0, base = 0;
     bool is_due(uint64_t at) const { return interval != 0 && at >= base + interval; }
   };
-  Mark alloc, in_use, growth, time;
+  Threshold alloc, in_use, growth, time;
   uint64_t total = 0;
 
-  unsigned allocated(uint64_t bytes) {
+  unsigned on_allocated(uint64_t bytes) {
     if (alloc.interval == 0) return 0;
     total += bytes;
     if (!alloc.is_due(total)) return 0;
     alloc.base = total;
     return dump_bit(DumpReason::kAllocated);
   }
-  unsigned in_use_is(uint64_t bytes) {
+  unsigned on_live_bytes(uint64_t bytes) {
     if (!in_use.is_due(bytes)) return 0;
     in_use.base = bytes;
     return dump_bit(DumpReason::kInUse);
   }
-  unsigned heap_is(uint64_t bytes) {
+  unsigned on_heap_bytes(uint64_t bytes) {
     if (!growth.is_due(bytes)) return 0;
     growth.base = bytes;
     return dump_bit(DumpReason::kGrowth);
   }
-  unsigned time_is(uint64_t now) {
+  unsigned on_time(uint64_t now) {
     if (!time.is_due(now)) return 0;
     time.base += time.interval;
     if (time.is_due(now)) time.base = now;
@@ -77,18 +77,18 @@ class Life {
   }
   bool allocate() {
     uint64_t bytes = some(MiB);
-    return same(rules_.allocated(bytes), model_.allocated(bytes));
+    return same(rules_.on_allocated(bytes), model_.on_allocated(bytes));
   }
   bool grow() {
     uint64_t by = some(4 * MiB);
     heap_ = random_() % 3 == 0 ? heap_ - (by < heap_ ? by : heap_) : heap_ + by;
     in_use_ = random_() % (heap_ + 1);
-    return same(rules_.heap_is(heap_), model_.heap_is(heap_)) &&
-           same(rules_.in_use_is(in_use_), model_.in_use_is(in_use_));
+    return same(rules_.on_heap_bytes(heap_), model_.on_heap_bytes(heap_)) &&
+           same(rules_.on_live_bytes(in_use_), model_.on_live_bytes(in_use_));
   }
   bool sleep() {
-    now_ += some(2 * kSecond_ns);
-    return same(rules_.time_is(now_), model_.time_is(now_));
+    now_ += some(2 * kSecondNs);
+    return same(rules_.on_time(now_), model_.on_time(now_));
   }
   bool set_interval() {
     uint64_t interval = random_() % 4 == 0 ? 0 : 1 + some(8 * MiB);
@@ -111,7 +111,7 @@ class Life {
         break;
     }
     bool any = false;
-    for (const Model::Mark& mark : {model_.alloc, model_.in_use, model_.growth, model_.time})
+    for (const Model::Threshold& mark : {model_.alloc, model_.in_use, model_.growth, model_.time})
       any |= mark.interval != 0;
     EXPECT_EQ(rules_.any(), any);
     uint64_t next =
@@ -123,7 +123,7 @@ class Life {
   std::mt19937 random_;
   DumpRules rules_;
   Model model_;
-  uint64_t now_ = kSecond_ns, heap_ = 0, in_use_ = 0;
+  uint64_t now_ = kSecondNs, heap_ = 0, in_use_ = 0;
 };
 
 TEST(DumpRules, AreTheModels) {
@@ -145,13 +145,13 @@ TEST(DumpRules, LargestNumbersAreNeverReached) {
   rules.set_time_interval(UINT64_MAX, 1000);
   EXPECT_TRUE(rules.any());
   constexpr uint64_t kLarge = UINT64_MAX - 2;
-  EXPECT_EQ(rules.allocated(kLarge) | rules.in_use_is(kLarge) | rules.heap_is(kLarge) |
-                rules.time_is(kLarge),
+  EXPECT_EQ(rules.on_allocated(kLarge) | rules.on_live_bytes(kLarge) | rules.on_heap_bytes(kLarge) |
+                rules.on_time(kLarge),
             0u);
 }
 
 TEST(DumpRules, ThreadsTogether) {
-  constexpr uint64_t kInterval = 1000, kMost = 100, kSteps = 100000;
+  constexpr uint64_t kInterval = 1000, kMax = 100, kSteps = 100000;
   constexpr unsigned kThreads = 4;
   DumpRules rules;
   rules.set_alloc_interval(kInterval);
@@ -162,10 +162,10 @@ TEST(DumpRules, ThreadsTogether) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed_for_test() + t);
       for (uint64_t i = 0; i < kSteps; i++) {
-        uint64_t bytes = 1 + random() % kMost;
+        uint64_t bytes = 1 + random() % kMax;
         total += bytes;
-        by_bytes += rules.allocated(bytes) != 0;
-        by_growth += rules.heap_is(heap += bytes) != 0;
+        by_bytes += rules.on_allocated(bytes) != 0;
+        by_growth += rules.on_heap_bytes(heap += bytes) != 0;
       }
     });
   }
@@ -174,7 +174,7 @@ TEST(DumpRules, ThreadsTogether) {
   // threads add at the same time.
   for (uint64_t dumps : {by_bytes.load(), by_growth.load()}) {
     EXPECT_LE(dumps, total / kInterval);
-    EXPECT_GE(dumps, total / (kInterval + kThreads * kMost) - 1);
+    EXPECT_GE(dumps, total / (kInterval + kThreads * kMax) - 1);
   }
 }
 

@@ -42,7 +42,7 @@ void list_profile_kinds(Text& out) {
   }
 }
 
-void give_back(const ProfileBytes& profile) {
+void release_profile(const ProfileBytes& profile) {
   os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
 }
 

@@ -12,14 +12,15 @@ namespace seemalloc {
 struct ProfileKind {
   const char* name;
   const char* help;
-  // Makes the profile; the caller releases it with give_back(). False when memory was refused.
-  bool (*take)(ProfileBytes* out);
+  // Makes the profile; the caller releases it with release_profile(). False when memory was
+  // refused.
+  bool (*collect)(ProfileBytes* out);
 };
 
 // Null when there is no such kind.
 const ProfileKind* find_profile_kind(const char* name);
 // "heap, remote, …": for errors.
 void list_profile_kinds(Text& out);
-void give_back(const ProfileBytes& profile);
+void release_profile(const ProfileBytes& profile);
 
 }  // namespace seemalloc

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "core/api/helper/helper.h"
-#include "core/api/helper/helper_aside.h"
+#include "core/api/helper/scoped_helper_stop.h"
 #include "core/api/malloc/next_function.h"
 #include "core/api/malloc/services.h"
 #include "core/base/compiler.h"
@@ -24,8 +24,8 @@ constinit NextFunction<Prctl> next_prctl(os::plain_prctl);
 constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare),
     next_setns(os::plain_setns);
 
-int call_apart(const NextFunction<TwoArguments>& next, long a, long b) {
-  HelperAside aside(HelperAside::kIfAlone);
+int call_single_threaded(const NextFunction<TwoArguments>& next, long a, long b) {
+  ScopedHelperStop helper_stop(ScopedHelperStop::kIfAlone);
   return next.get()(a, b);
 }
 
@@ -34,22 +34,23 @@ int call_apart(const NextFunction<TwoArguments>& next, long a, long b) {
 void before(const os::FilterCall& call) {
   if (!call.installs) return;
   int saved_errno = errno;
-  if (call.for_all_threads || helper_is_only_other_thread()) end_helper_before_filter();
+  if (call.for_all_threads || helper_is_only_other_thread()) stop_helper_before_filter();
   errno = saved_errno;
-  os::expect_filter(call.for_all_threads);
+  os::begin_filter_install(call.for_all_threads);
 }
 
 void after(const os::FilterCall& call, long result) {
   if (!call.installs || !call.was_refused(result)) return;
   int saved_errno = errno;
   os::filter_was_refused(call.for_all_threads);
-  filter_did_not_come();
+  restart_helper_without_filter();
   errno = saved_errno;
 }
 
-[[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d,
-                                                       long e, long f) {
-  HelperAside aside(os::is_of_one_thread(number, a) ? HelperAside::kIfAlone : HelperAside::kNever);
+[[maybe_unused]] SEEMALLOC_NOINLINE long hooked_syscall(long number, long a, long b, long c, long d,
+                                                        long e, long f) {
+  ScopedHelperStop helper_stop(os::needs_single_thread(number, a) ? ScopedHelperStop::kIfAlone
+                                                                  : ScopedHelperStop::kNever);
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
   long result = next_syscall.get()(number, a, b, c, d, e, f);
@@ -57,9 +58,9 @@ void after(const os::FilterCall& call, long result) {
   return result;
 }
 
-[[maybe_unused]] SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
-  HelperAside aside(os::is_of_one_thread_option(option) ? HelperAside::kIfAlone
-                                                        : HelperAside::kNever);
+[[maybe_unused]] SEEMALLOC_NOINLINE int hooked_prctl(int option, long a, long b, long c, long d) {
+  ScopedHelperStop helper_stop(os::option_needs_single_thread(option) ? ScopedHelperStop::kIfAlone
+                                                                      : ScopedHelperStop::kNever);
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
   int result = next_prctl.get()(option, a, b, c, d);
@@ -69,9 +70,9 @@ void after(const os::FilterCall& call, long result) {
 
 }  // namespace
 
-int noted_capset(long a, long b) { return call_apart(next_capset, a, b); }
-int noted_unshare(long a, long b) { return call_apart(next_unshare, a, b); }
-int noted_setns(long a, long b) { return call_apart(next_setns, a, b); }
+int hooked_capset(long a, long b) { return call_single_threaded(next_capset, a, b); }
+int hooked_unshare(long a, long b) { return call_single_threaded(next_unshare, a, b); }
+int hooked_setns(long a, long b) { return call_single_threaded(next_setns, a, b); }
 
 void find_next_filter_calls() {
   next_syscall.find("syscall");
@@ -92,29 +93,29 @@ __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number,
                                                                     long c, long d, long e,
                                                                     long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_call(number)))
-    return seemalloc::noted_syscall(number, a, b, c, d, e, f);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_watched_call(number)))
+    return seemalloc::hooked_syscall(number, a, b, c, d, e, f);
   return seemalloc::next_syscall.get()(number, a, b, c, d, e, f);
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_prctl(int option, long a, long b, long c,
                                                                  long d) __asm__("prctl");
 int seemalloc_prctl(int option, long a, long b, long c, long d) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_option(option)))
-    return seemalloc::noted_prctl(option, a, b, c, d);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_watched_option(option)))
+    return seemalloc::hooked_prctl(option, a, b, c, d);
   return seemalloc::next_prctl.get()(option, a, b, c, d);
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_capset(
     void* header, const void* data) __asm__("capset");
 int seemalloc_capset(void* header, const void* data) {
-  return seemalloc::noted_capset(reinterpret_cast<long>(header), reinterpret_cast<long>(data));
+  return seemalloc::hooked_capset(reinterpret_cast<long>(header), reinterpret_cast<long>(data));
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_unshare(int flags) __asm__("unshare");
-int seemalloc_unshare(int flags) { return seemalloc::noted_unshare(flags, 0); }
+int seemalloc_unshare(int flags) { return seemalloc::hooked_unshare(flags, 0); }
 
 __attribute__((visibility("default"), weak)) int seemalloc_setns(int fd, int kind) __asm__("setns");
-int seemalloc_setns(int fd, int kind) { return seemalloc::noted_setns(fd, kind); }
+int seemalloc_setns(int fd, int kind) { return seemalloc::hooked_setns(fd, kind); }
 }
 #endif

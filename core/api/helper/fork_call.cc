@@ -31,15 +31,15 @@ constinit NextFunction<int (*)(Handler, Handler, Handler, void*)> next_register;
 // Looked up at load, because the first call may be in a signal handler.
 __attribute__((constructor(101))) void find_next_fork() { next_fork.find("fork"); }
 
-int register_in_turn(Handler prepare, Handler parent, Handler child, void* library) {
+int register_atfork_in_turn(Handler prepare, Handler parent, Handler child, void* library) {
   auto next = next_register.find_once("__register_atfork");
   if (next == nullptr) return ENOMEM;
-  ForkTurn turn(ForkTurn::kRegistration);
+  ForkExclusion turn(ForkExclusion::kRegistration);
   return next(prepare, parent, child, library);
 }
 
 pid_t fork_in_turn() {
-  ForkTurn turn(ForkTurn::kFork);
+  ForkExclusion turn(ForkExclusion::kFork);
   return next_fork.get()();
 }
 
@@ -54,16 +54,16 @@ bool threads_are_counted() {
 
 SEEMALLOC_EXPORT pid_t fork() noexcept {
   using namespace seemalloc;
-  constexpr uint64_t kUntilCounted_ns = 50 * kMillisecond_ns;
-  bool helper_is_away = threads_are_counted() && helper_steps_aside();
+  constexpr uint64_t kUntilCountedNs = 50 * kMillisecondNs;
+  bool helper_is_away = threads_are_counted() && stop_helper_temporarily();
   pid_t result = fork_in_turn();
-  if (helper_is_away && result != 0) helper_comes_back(kUntilCounted_ns);
+  if (helper_is_away && result != 0) restart_helper(kUntilCountedNs);
   return result;
 }
 
 SEEMALLOC_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(),
                                        void* library) noexcept {
-  return seemalloc::register_in_turn(prepare, parent, child, library);
+  return seemalloc::register_atfork_in_turn(prepare, parent, child, library);
 }
 
 #endif

@@ -13,19 +13,19 @@
 
 namespace seemalloc {
 
-// end_helper_before_filter: called before a seccomp filter for all threads is installed. The helper
-// thread ends, and no other starts. filter_did_not_come: called after the kernel has refused the
-// filter. A helper thread may start again.
-void end_helper_before_filter();
-void filter_did_not_come();
+// stop_helper_before_filter: called before a seccomp filter for all threads is installed. The
+// helper thread ends, and no other starts. restart_helper_without_filter: called after the kernel
+// has refused the filter. A helper thread may start again.
+void stop_helper_before_filter();
+void restart_helper_without_filter();
 // Whether the helper thread and the calling thread are the only threads of the process.
 bool helper_is_only_other_thread();
-// helper_steps_aside: called before a call that requires the process to have one thread, or that
-// changes credentials that the helper thread would keep. The helper thread ends, and none starts
-// until helper_comes_back(), which must follow if this returns true. helper_comes_back starts a
+// stop_helper_temporarily: called before a call that requires the process to have one thread, or
+// that changes credentials that the helper thread would keep. The helper thread ends, and none
+// starts until restart_helper(), which must follow if this returns true. restart_helper starts a
 // helper thread if one has ended; it has the credentials and namespaces of the calling thread. It
 // starts after `pause_ns` at the earliest, and later if such calls are very frequent.
-bool helper_steps_aside();
-void helper_comes_back(uint64_t pause_ns = 0);
+bool stop_helper_temporarily();
+void restart_helper(uint64_t pause_ns = 0);
 
 }  // namespace seemalloc

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "core/api/helper/helper_aside.h"
+#include "core/api/helper/scoped_helper_stop.h"
 #include "core/api/malloc/next_function.h"
 
 namespace seemalloc {
@@ -21,13 +21,13 @@ using IdentityCall = int (*)(long a, long b, long c);
 // thread.
 constexpr struct {
   const char* name;
-  HelperAside::When when;
-} kCalls[] = {{"setuid", HelperAside::kAlways},    {"setgid", HelperAside::kAlways},
-              {"seteuid", HelperAside::kAlways},   {"setegid", HelperAside::kAlways},
-              {"setreuid", HelperAside::kAlways},  {"setregid", HelperAside::kAlways},
-              {"setresuid", HelperAside::kAlways}, {"setresgid", HelperAside::kAlways},
-              {"setgroups", HelperAside::kAlways}, {"initgroups", HelperAside::kAlways},
-              {"setfsuid", HelperAside::kIfAlone}, {"setfsgid", HelperAside::kIfAlone}};
+  ScopedHelperStop::When when;
+} kCalls[] = {{"setuid", ScopedHelperStop::kAlways},    {"setgid", ScopedHelperStop::kAlways},
+              {"seteuid", ScopedHelperStop::kAlways},   {"setegid", ScopedHelperStop::kAlways},
+              {"setreuid", ScopedHelperStop::kAlways},  {"setregid", ScopedHelperStop::kAlways},
+              {"setresuid", ScopedHelperStop::kAlways}, {"setresgid", ScopedHelperStop::kAlways},
+              {"setgroups", ScopedHelperStop::kAlways}, {"initgroups", ScopedHelperStop::kAlways},
+              {"setfsuid", ScopedHelperStop::kIfAlone}, {"setfsgid", ScopedHelperStop::kIfAlone}};
 constexpr unsigned kCount = sizeof(kCalls) / sizeof(kCalls[0]);
 constinit NextFunction<IdentityCall> next_calls[kCount];
 
@@ -42,13 +42,13 @@ __attribute__((constructor(101))) void find_all() {
   for (unsigned number = 0; number < kCount; number++) next_calls[number].find(kCalls[number].name);
 }
 
-int call_apart(unsigned number, long a, long b, long c) {
+int call_single_threaded(unsigned number, long a, long b, long c) {
   IdentityCall next = next_calls[number].find_once(kCalls[number].name);
   if (next == nullptr) {
     errno = ENOSYS;
     return -1;
   }
-  HelperAside aside(kCalls[number].when);
+  ScopedHelperStop aside(kCalls[number].when);
   return next(a, b, c);
 }
 
@@ -59,7 +59,7 @@ int call_apart(unsigned number, long a, long b, long c) {
   extern "C" __attribute__((visibility("default"))) int seemalloc_##name(long a, long b,         \
                                                                          long c) __asm__(#name); \
   int seemalloc_##name(long a, long b, long c) {                                                 \
-    return seemalloc::call_apart(seemalloc::number_of(#name), a, b, c);                          \
+    return seemalloc::call_single_threaded(seemalloc::number_of(#name), a, b, c);                \
   }
 SEEMALLOC_IDENTITY_CALL(setuid)
 SEEMALLOC_IDENTITY_CALL(setgid)

@@ -17,12 +17,12 @@ namespace seemalloc {
 
 // A block of the class; `bytes` is the requested size, for the sampler.
 SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
-  Block* block = take_listed(size_class);
+  Block* block = pop_free_list(size_class);
   return SEEMALLOC_LIKELY(block != nullptr) ? block : allocate_slow(bytes, size_class);
 }
 
 SEEMALLOC_ALWAYS_INLINE void* allocate(size_t bytes) {
-  if (SEEMALLOC_LIKELY(bytes <= heap::kSmallestTableMax))
+  if (SEEMALLOC_LIKELY(bytes <= heap::kTinyTableMax))
     return allocate_from(heap::kTinyTable[(bytes + 7) / 8], bytes);
   if (bytes <= heap::kMaxSmallBytes)
     return allocate_from(heap::kSmallTable[(bytes + 127) / 128], bytes);
@@ -43,14 +43,14 @@ SEEMALLOC_ALWAYS_INLINE void deallocate_in(pages::Span* span, void* p) {
   heap::ThreadHeap* heap = heap::thread_cache.heap;
   if (SEEMALLOC_UNLIKELY(span->owner() != heap)) return deallocate_slow(p, span);
   Block* block = static_cast<Block*>(p);
-  if (SEEMALLOC_UNLIKELY(span->free_list == block)) return report_misuse_slow("double free", p);
-  span->push_freed(block);
+  if (SEEMALLOC_UNLIKELY(span->local_free == block)) return report_misuse_slow("double free", p);
+  span->push_local_free(block);
   if (SEEMALLOC_UNLIKELY(span->count_down())) heap::span_countdown_slow(*heap, span);
 }
 
 SEEMALLOC_ALWAYS_INLINE void deallocate(void* p) {
   size_t page = pages::window.page_of(p);
-  if (SEEMALLOC_UNLIKELY(page >= pages::window.pages())) return deallocate_outside(p);
+  if (SEEMALLOC_UNLIKELY(page >= pages::window.pages())) return deallocate_outside_window(p);
   deallocate_in(pages::window.span_at(page), p);
 }
 

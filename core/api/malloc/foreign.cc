@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/api/malloc/next_allocator.h"
+#include "core/api/malloc/other_allocators.h"
 #include "core/api/malloc/process.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/process/place.h"
+#include "core/os/process/address_kind.h"
 
 namespace seemalloc {
 
@@ -22,7 +22,7 @@ struct Chunk {
   size_t size;  // with three flags
 };
 constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
-constexpr size_t kLeastChunkBytes = 32;
+constexpr size_t kMinChunkBytes = 32;
 
 bool read_chunk(uintptr_t at, Chunk* chunk) {
   if (!os::can_read(at) || !os::can_read(at + sizeof(size_t))) return false;
@@ -61,7 +61,7 @@ bool looks_like_glibc_block(const void* p) {
   uintptr_t at = address - sizeof(Chunk);
   if (!read_chunk(at, &chunk)) return false;
   size_t bytes = round_down(chunk.size, 16);
-  if (bytes < kLeastChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
+  if (bytes < kMinChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
   if ((chunk.size & kMapped) != 0) return is_mapping(at, chunk, bytes);
   if (!read_chunk(at + bytes, &next)) return false;
   if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0)
@@ -70,11 +70,11 @@ bool looks_like_glibc_block(const void* p) {
 }
 
 // True when this memory may be a block of an allocator.
-bool might_be_a_block(const void* p) {
+bool may_be_block(const void* p) {
   FixedText<16> file;
-  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
-  return place == os::Place::kAnonymous || place == os::Place::kCHeap ||
-         place == os::Place::kUnknown;
+  os::AddressKind place = os::classify_address(reinterpret_cast<uintptr_t>(p), file);
+  return place == os::AddressKind::kAnonymous || place == os::AddressKind::kCHeap ||
+         place == os::AddressKind::kUnknown;
 }
 
 bool option_is(options::Foreign value) {
@@ -83,7 +83,7 @@ bool option_is(options::Foreign value) {
 
 // Set while the thread is in a function of the unknown allocator. If that allocator passes a
 // pointer on, it comes back to us.
-constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
+constinit thread_local bool in_unknown_allocator __attribute__((tls_model("initial-exec"))) = false;
 
 // The allocator that the block belongs to; null if no known one does.
 const OtherAllocator* owner_of(const void* p) {
@@ -91,33 +91,33 @@ const OtherAllocator* owner_of(const void* p) {
   start_process();  // a constructor before ours may free blocks of the C library
   const OtherAllocator *glibc = &glibc_allocator(), *unknown = &unknown_allocator();
   if (glibc->exists() && looks_like_glibc_block(p)) return glibc;
-  return unknown->exists() && !asks_unknown && might_be_a_block(p) ? unknown : nullptr;
+  return unknown->exists() && !in_unknown_allocator && may_be_block(p) ? unknown : nullptr;
 }
 
-void give_back(const OtherAllocator& owner, void* p) {
-  bool asked_before = asks_unknown;
-  asks_unknown = true;
+void free_with_owner(const OtherAllocator& owner, void* p) {
+  bool asked_before = in_unknown_allocator;
+  in_unknown_allocator = true;
   owner.free_block(p);
-  asks_unknown = asked_before;
+  in_unknown_allocator = asked_before;
 }
 
 size_t bytes_of(const OtherAllocator& owner, void* p) {
   if (owner.usable_bytes == nullptr) return 0;
-  bool asked_before = asks_unknown;
-  asks_unknown = true;
+  bool asked_before = in_unknown_allocator;
+  in_unknown_allocator = true;
   size_t bytes = owner.usable_bytes(p);
-  asks_unknown = asked_before;
+  in_unknown_allocator = asked_before;
   return bytes;
 }
 
 // Ends the process, unless foreign:report is set.
-void misused(const void* p) {
+void report_foreign_pointer(const void* p) {
   FixedText<256> file;
   FixedText<512> line;
-  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
+  os::AddressKind place = os::classify_address(reinterpret_cast<uintptr_t>(p), file);
   line << "foreign pointer " << Hex{reinterpret_cast<uint64_t>(p)};
-  if (place != os::Place::kUnknown) line << ": ";
-  os::print_place(place, file.c_str(), line);
+  if (place != os::AddressKind::kUnknown) line << ": ";
+  os::print_address_kind(place, file.c_str(), line);
   if (!option_is(options::Foreign::kReport)) fatal_text(line.c_str());
   warn(line.c_str());
 }
@@ -126,20 +126,20 @@ void misused(const void* p) {
 
 void free_foreign(void* p) {
   const OtherAllocator* owner = owner_of(p);
-  if (owner == nullptr) return misused(p);
-  give_back(*owner, p);
+  if (owner == nullptr) return report_foreign_pointer(p);
+  free_with_owner(*owner, p);
 }
 
 size_t foreign_usable_bytes(void* p) {
   const OtherAllocator* owner = owner_of(p);
   if (owner != nullptr) return bytes_of(*owner, p);
-  misused(p);
+  report_foreign_pointer(p);
   return 0;
 }
 
 void* reallocate_foreign(void* p, size_t bytes, void* (*allocate)(size_t bytes)) {
   const OtherAllocator* owner = owner_of(p);
-  if (owner == nullptr) misused(p);
+  if (owner == nullptr) report_foreign_pointer(p);
   size_t old_bytes = owner != nullptr ? bytes_of(*owner, p) : 0;
   if (old_bytes == 0) {
     errno = EINVAL;
@@ -149,7 +149,7 @@ void* reallocate_foreign(void* p, size_t bytes, void* (*allocate)(size_t bytes))
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
-  give_back(*owner, p);
+  free_with_owner(*owner, p);
   return fresh;
 }
 

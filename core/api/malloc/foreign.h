@@ -1,4 +1,4 @@
-// Pointers that were not allocated by seemalloc: blocks of another allocator (next_allocator.h),
+// Pointers that were not allocated by seemalloc: blocks of another allocator (other_allocators.h),
 // and invalid pointers.
 //
 // A block is passed to its allocator: to glibc's if the memory around it looks like an allocated

@@ -43,22 +43,22 @@ constinit thread_local Fork now;
 
 // The number of forks in progress; negative: the number of registrations. Changed by compare and
 // exchange only: from 0, or from a number of the same sign.
-std::atomic<int> turns{0};
+std::atomic<int> fork_turn_count{0};
 // The kind of turn in which the calling thread is counted, or 0.
-constinit thread_local int counted_turn = 0;
+constinit thread_local int own_turn_kind = 0;
 
-bool enter(int kind) {
-  constexpr uint64_t kPause_ns = 100000;
-  constexpr unsigned kMostPauses = 10000;
+bool enter_turn(int kind) {
+  constexpr uint64_t kPauseNs = 100000;
+  constexpr unsigned kMaxPauses = 10000;
   for (unsigned pauses = 0;; pauses++) {
-    int now_inside = turns.load(std::memory_order_relaxed);
+    int now_inside = fork_turn_count.load(std::memory_order_relaxed);
     while (now_inside == 0 || (now_inside > 0) == (kind > 0)) {
-      if (turns.compare_exchange_weak(now_inside, now_inside + kind, std::memory_order_acquire,
-                                      std::memory_order_relaxed))
+      if (fork_turn_count.compare_exchange_weak(
+              now_inside, now_inside + kind, std::memory_order_acquire, std::memory_order_relaxed))
         return true;
     }
-    if (pauses == kMostPauses || !os::can_pause()) return false;
-    os::pause(kPause_ns);
+    if (pauses == kMaxPauses || !os::can_pause()) return false;
+    os::pause(kPauseNs);
   }
 }
 
@@ -81,12 +81,13 @@ void unlock_streams(bool in_child) {
 }
 
 void before_fork() {
-  os::MaskBefore before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
+  os::MaskBefore before =
+      os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kSynchronousSignals);
   if (now.depth++ != 0) return;
   now.signals_before = before;
   now.in_child = false;
   lock_streams();
-  fork_interrupts_a_holder = locks_held != 0;
+  fork_interrupted_critical_section = locks_held != 0;
   lock_options_for_fork();
   heap::lock_for_fork();
   heap::lock_sampled_for_fork();
@@ -102,10 +103,10 @@ void unlock_all(bool in_child) {
   heap::unlock_sampled_after_fork();
   in_child ? heap::unlock_after_fork_child() : heap::unlock_after_fork_parent();
   if (in_child) {
-    os::forget_scratch_in_child();
+    os::release_scratch_in_child();
     os::forget_ids_in_child();
-    os::forget_counters_in_child();
-    forget_lock_waits_in_child();
+    os::reset_counters_in_child();
+    reset_lock_waits_in_child();
   }
   unlock_options_after_fork();
 }
@@ -117,13 +118,14 @@ void after_fork(bool in_child) {
   in_child = now.in_child;
   unlock_all(in_child);
   if (in_child) {
-    heap::forget_pressure_in_child();
-    forget_dumps_in_child();
+    heap::reset_pressure_in_child();
+    reset_dumps_in_child();
     forget_process_in_child();
-    turns.store(counted_turn, std::memory_order_relaxed);  // the other threads do not exist here
-    forget_helper_in_child();
+    // The other threads do not exist here.
+    fork_turn_count.store(own_turn_kind, std::memory_order_relaxed);
+    reset_helper_in_child();
   }
-  fork_interrupts_a_holder = false;
+  fork_interrupted_critical_section = false;
   unlock_streams(in_child);
   os::restore_signal_mask(now.signals_before);
 }
@@ -133,15 +135,16 @@ void after_fork_in_child() { after_fork(true); }
 
 }  // namespace
 
-ForkTurn::ForkTurn(Kind kind)
-    : signals_before_(os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait)),
-      is_counted_(counted_turn == 0 && enter(kind)) {
-  if (is_counted_) counted_turn = kind;
+ForkExclusion::ForkExclusion(Kind kind)
+    : signals_before_(
+          os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kSynchronousSignals)),
+      is_counted_(own_turn_kind == 0 && enter_turn(kind)) {
+  if (is_counted_) own_turn_kind = kind;
 }
 
-ForkTurn::~ForkTurn() {
-  if (is_counted_) turns.fetch_sub(counted_turn, std::memory_order_release);
-  if (is_counted_) counted_turn = 0;
+ForkExclusion::~ForkExclusion() {
+  if (is_counted_) fork_turn_count.fetch_sub(own_turn_kind, std::memory_order_release);
+  if (is_counted_) own_turn_kind = 0;
   os::restore_signal_mask(signals_before_);
 }
 

@@ -15,7 +15,7 @@
 //    lock: the holder may be this very thread, which continues with it in parent and child.
 // 5. glibc (2.36 and later) takes the lock of its list of fork handlers again after each handler,
 //    and allocates under it when the list grows. So forks and registrations of handlers take turns
-//    (ForkTurn). Any number of one kind may be in progress, but not both kinds.
+//    (ForkExclusion). Any number of one kind may be in progress, but not both kinds.
 // Cases that cannot be ordered: docs/decisions/0068.
 #pragma once
 
@@ -29,12 +29,12 @@ void install_fork_handlers();
 // Rule 5, and rule 1 around the C library's function. Waits for the other kind, but not forever: a
 // fork handler may wait for a thread that registers another. Inside another turn of the same thread
 // it does nothing.
-class ForkTurn {
+class ForkExclusion {
  public:
   enum Kind : int { kRegistration = -1, kFork = 1 };
-  explicit ForkTurn(Kind kind);
-  ~ForkTurn();
-  ForkTurn(const ForkTurn&) = delete;
+  explicit ForkExclusion(Kind kind);
+  ~ForkExclusion();
+  ForkExclusion(const ForkExclusion&) = delete;
 
  private:
   os::MaskBefore signals_before_;

@@ -17,7 +17,7 @@ namespace {
   if (!scratch) fatal_text("heap_limit reached");
   Text& line = *scratch;
   line << "heap_limit of " << options::get(options::Id::heap_limit)
-       << " bytes reached: " << pages::backing.total_bytes() << " in use, " << bytes
+       << " bytes reached: " << pages::memory_account.total_bytes() << " in use, " << bytes
        << " more requested; ";
   dump_at_limit(line);
   fatal_text(line.c_str());
@@ -29,17 +29,17 @@ namespace {
 constinit thread_local bool may_fail = false;
 }
 
-MayFail::MayFail() : before_(may_fail) { may_fail = true; }
-MayFail::~MayFail() { may_fail = before_; }
+NonFatalScope::NonFatalScope() : before_(may_fail) { may_fail = true; }
+NonFatalScope::~NonFatalScope() { may_fail = before_; }
 
-bool Attempt::limit_refused() const { return pages::backing.refusals() != refusals_; }
+bool LimitAttempt::limit_refused() const { return pages::memory_account.refusals() != refusals_; }
 
-bool Attempt::is_hopeless(size_t bytes) const {
+bool LimitAttempt::cannot_succeed(size_t bytes) const {
   size_t limit = options::get(options::Id::heap_limit);
   return limit_refused() && limit != 0 && bytes > limit;
 }
 
-void Attempt::failed(size_t bytes) const {
+void LimitAttempt::handle_failure(size_t bytes) const {
   bool wanted = options::get(options::Id::heap_limit_action) ==
                 static_cast<uint64_t>(options::LimitAction::kAbort);
   if (may_fail) return;

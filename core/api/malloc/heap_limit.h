@@ -5,22 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 
 namespace seemalloc {
 
 // Records how often heap_limit has refused memory, before an attempt.
-class Attempt {
+class LimitAttempt {
  public:
-  Attempt() : refusals_(pages::backing.refusals()) {}
+  LimitAttempt() : refusals_(pages::memory_account.refusals()) {}
   // True if it has refused memory since then: to this thread, unless another thread was at the
   // limit, too.
   bool limit_refused() const;
   // True if the limit can never allow this many bytes, however much is returned.
-  bool is_hopeless(size_t bytes) const;
+  bool cannot_succeed(size_t bytes) const;
   // Called when the last attempt has failed. Returns if the OS refused the memory, or the action is
   // `fail`. Requires: no lock held.
-  void failed(size_t bytes) const;
+  void handle_failure(size_t bytes) const;
 
  private:
   uint64_t refusals_;
@@ -28,12 +28,12 @@ class Attempt {
 
 // While alive, a failing allocation of this thread does not end the process: the thread can do
 // without it.
-class MayFail {
+class NonFatalScope {
  public:
-  MayFail();
-  ~MayFail();
-  MayFail(const MayFail&) = delete;
-  MayFail& operator=(const MayFail&) = delete;
+  NonFatalScope();
+  ~NonFatalScope();
+  NonFatalScope(const NonFatalScope&) = delete;
+  NonFatalScope& operator=(const NonFatalScope&) = delete;
 
  private:
   bool before_;

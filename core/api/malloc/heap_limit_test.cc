@@ -27,7 +27,7 @@
 #include "core/os/runtime/lock.h"
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/purge.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/region_count.h"
 
 namespace seemalloc {
@@ -54,7 +54,7 @@ class Option {
 
 size_t used_bytes() {
   heap::purge_all();
-  return pages::backing.total_bytes();
+  return pages::memory_account.total_bytes();
 }
 
 std::vector<void*> fill(size_t each, size_t bytes) {
@@ -84,7 +84,7 @@ TEST_P(HeapLimit, FailsWithErrnoAndLosesNothing) {
   std::vector<void*> blocks = fill(GetParam(), 2 * kRoom);
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_GE(blocks.size() * GetParam(), kRoom * 3 / 4 - 3 * MiB);
-  EXPECT_LE(pages::backing.total_bytes(), before + kRoom + kRegionBytes);
+  EXPECT_LE(pages::memory_account.total_bytes(), before + kRoom + kRegionBytes);
   // All requests are refused with an error, and existing blocks stay.
   unsigned char* last = static_cast<unsigned char*>(blocks.back());
   errno = 0;
@@ -102,7 +102,7 @@ TEST_P(HeapLimit, FailsWithErrnoAndLosesNothing) {
   free_all(others);
 }
 
-TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
+TEST(HeapLimitAtRunTime, BelowUsageRefusesGrowthOnly) {
   used_bytes();  // no memory that earlier tests have freed is cached
   std::vector<void*> blocks = fill(1000, 8 * MiB);
   {
@@ -119,12 +119,12 @@ TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
   free_all(blocks);
 }
 
-TEST(HeapLimitAtRunTime, AReallocMakesRoomForItsGrowth) {
+TEST(HeapLimitAtRunTime, ReallocReleasesMemoryForItsGrowth) {
   used_bytes();
   char* p = static_cast<char*>(sm_malloc(40 * MiB));
   p[40 * MiB - 1] = 7;
   std::vector<void*> others = fill(1000, 16 * MiB);
-  Option limit("heap_limit", pages::backing.total_bytes());
+  Option limit("heap_limit", pages::memory_account.total_bytes());
   free_all(others);
   // Two copies at once would not fit.
   char* grown = static_cast<char*>(sm_realloc(p, 52 * MiB));
@@ -150,11 +150,11 @@ TEST(HeapLimitAtRunTime, AReallocToLessNeverFailsNorEndsTheProcess) {
   sm_free(p);
 }
 
-TEST(HeapLimitAtRunTime, KeepsAddressesAndWhatWouldNotHelp) {
+TEST(HeapLimitAtRunTime, KeepsAddressesAndUnhelpfulMemory) {
   used_bytes();
   void* live = sm_malloc(32 * MiB);
   std::vector<void*> others = fill(1000, 16 * MiB);
-  Option limit("heap_limit", pages::backing.total_bytes());
+  Option limit("heap_limit", pages::memory_account.total_bytes());
   free_all(others);
   unsigned regions = pages::region_count();
   size_t dirty = pages::page_statistics().dirty_bytes;
@@ -167,7 +167,7 @@ TEST(HeapLimitAtRunTime, KeepsAddressesAndWhatWouldNotHelp) {
 }
 
 // Threads that wait, each with an empty span of each class for its next refill.
-TEST(HeapLimitAtRunTime, TheEmptySpansOfOtherThreadsMakeRoom) {
+TEST(HeapLimitAtRunTime, EmptySpansOfOtherThreadsAreReleased) {
   constexpr int kThreads = 4;
   used_bytes();
   std::atomic<int> ready{0};
@@ -180,12 +180,12 @@ TEST(HeapLimitAtRunTime, TheEmptySpansOfOtherThreadsMakeRoom) {
         free_all(blocks);
       }
       ready++;
-      while (!done) os::pause(kMillisecond_ns);
+      while (!done) os::pause(kMillisecondNs);
     });
   }
-  while (ready != kThreads) os::pause(kMillisecond_ns);
+  while (ready != kThreads) os::pause(kMillisecondNs);
   pages::purge_all();
-  size_t kept = pages::backing.total_bytes();
+  size_t kept = pages::memory_account.total_bytes();
   {
     Option limit("heap_limit", kept);
     void* p = sm_malloc(2 * MiB);
@@ -238,7 +238,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
 
 // The live bytes are half of the limit all the time; the free memory is of another kind than the
 // next request.
-TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
+TEST(SoftLimit, ReturnsFreeMemoryBeforeGrowth) {
   constexpr size_t kRoom = 32 * MiB, kBurst = 16 * MiB;
   size_t before = used_bytes();
   size_t most = 0;
@@ -249,7 +249,7 @@ TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
                       size_t{1000}, 5 * MiB}) {
     std::vector<void*> blocks = fill(each, kBurst);
     EXPECT_EQ(blocks.size(), kBurst / each) << "it refuses nothing";
-    most = std::max(most, pages::backing.total_bytes());
+    most = std::max(most, pages::memory_account.total_bytes());
     free_all(blocks);
   }
   EXPECT_LE(most, before + kRoom + 6 * MiB);
@@ -273,73 +273,73 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
 }
 
 // The kernel has reported that tasks wait for memory: cached memory is returned, whatever its age.
-TEST(Pressure, AReportOfStallsHasEverythingGivenBack) {
+TEST(Pressure, StallReportReturnsEverything) {
   Option delay("purge_delay", 600000, "1000");
   std::vector<void*> blocks = fill(1000, 16 * MiB);
   free_all(blocks);
   uint64_t times = heap::pressure_statistics().times,
            bytes = heap::pressure_statistics().purged_bytes;
-  heap::watch_pressure(false);
+  heap::check_pressure_by_helper(false);
   EXPECT_EQ(heap::pressure_statistics().times, times);
   // The helper thread may be checking at the same time; and the cost of earlier rounds is paid for
   // by waiting.
   for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
-    heap::watch_pressure(heap::pressure_statistics().times == times);
-    os::pause(kMillisecond_ns);
+    heap::check_pressure_by_helper(heap::pressure_statistics().times == times);
+    os::pause(kMillisecondNs);
   }
   EXPECT_GT(heap::pressure_statistics().times, times);
   EXPECT_GE(heap::pressure_statistics().purged_bytes, bytes + 8 * MiB);
 }
 
-void take(std::optional<heap::PressureTurn>& turn) {
+void take(std::optional<heap::PressureCheckLock>& turn) {
   do turn.emplace();
   while (!turn->mine);
 }
 
 // The helper thread may be returning everything: in a cgroup of 260 MiB a burst filled the freed
 // memory faster than that, and more.
-TEST(Limits, WhoGrowsWaitsForWhoLooks) {
+TEST(Limits, GrowthWaitsForARunningCheck) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   bool looked = false;
   // On a busy machine a thread may wait longer than the check takes.
   for (int i = 0; i < 10 && !looked; i++) {
-    pages::backing.set_next_look(0);
+    pages::memory_account.set_next_pressure_check(0);
     std::thread grows;
     {
-      std::optional<heap::PressureTurn> turn;
+      std::optional<heap::PressureCheckLock> turn;
       take(turn);
-      grows = std::thread([] { heap::look_at_pressure(0); });
-      os::pause(30 * kMillisecond_ns);
+      grows = std::thread([] { heap::check_memory_pressure(0); });
+      os::pause(30 * kMillisecondNs);
     }
     grows.join();
-    looked = pages::backing.next_look() != 0;
+    looked = pages::memory_account.next_pressure_check() != 0;
   }
   EXPECT_TRUE(looked);
 }
 
 // Checks the pressure `count` times, and counts the checks that waited for another thread's.
-uint64_t waits_of_looks(unsigned count) {
+uint64_t waits_of_checks(unsigned count) {
   uint64_t before = heap::pressure_statistics().waits;
-  for (unsigned i = 0; i < count; i++) heap::look_at_pressure(0);
+  for (unsigned i = 0; i < count; i++) heap::check_memory_pressure(0);
   return heap::pressure_statistics().waits - before;
 }
 
 // A signal handler that allocates has interrupted the thread that checks.
-TEST(Limits, NobodyWaitsForHimself) {
+TEST(Limits, NoThreadWaitsForItself) {
   Option soft("heap_soft_limit", size_t{64} << 30);
-  std::optional<heap::PressureTurn> turn;
+  std::optional<heap::PressureCheckLock> turn;
   take(turn);
-  EXPECT_EQ(waits_of_looks(10), 0u);
+  EXPECT_EQ(waits_of_checks(10), 0u);
 }
 
 // In the child that thread continues, and no other checks at the same time. Turns of other threads
 // of the parent are void.
-TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
+TEST(Limits, ForkInAHandlerThatInterruptedACheck) {
   sm_free(sm_malloc(1));  // the fork handlers are installed
-  std::optional<heap::PressureTurn> turn;
+  std::optional<heap::PressureCheckLock> turn;
   auto mine_in_child = [] {
     pid_t child = fork();
-    if (child == 0) _exit(heap::PressureTurn().mine ? 1 : 0);
+    if (child == 0) _exit(heap::PressureCheckLock().mine ? 1 : 0);
     int status = 0;
     waitpid(child, &status, 0);
     return WEXITSTATUS(status) == 1;
@@ -350,11 +350,11 @@ TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
 }
 
 // Returning much memory takes seconds, and each refill checks meanwhile.
-TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
+TEST(Limits, ALongCheckIsWaitedForOnce) {
   Option soft("heap_soft_limit", size_t{64} << 30);
-  std::optional<heap::PressureTurn> turn;
+  std::optional<heap::PressureCheckLock> turn;
   take(turn);
-  std::thread([] { EXPECT_LE(waits_of_looks(40), 1u); }).join();
+  std::thread([] { EXPECT_LE(waits_of_checks(40), 1u); }).join();
 }
 
 // Other processes may have taken the free space, so the next growth must be noticed early.
@@ -364,20 +364,22 @@ TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   // value arrives at its end.
   size_t agreed = 0;
   for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
-    if (i != 0) os::pause(kMillisecond_ns);
-    heap::look_at_pressure(0);
-    agreed = pages::backing.next_look();
+    if (i != 0) os::pause(kMillisecondNs);
+    heap::check_memory_pressure(0);
+    agreed = pages::memory_account.next_pressure_check();
   }
   ASSERT_GE(agreed, 64 * MiB);
   sm_free(p);
   used_bytes();
   // The helper thread may be checking, or have checked before all memory was returned.
-  for (int i = 0; i < 10'000 && pages::backing.next_look() > agreed - 32 * MiB; i++) {
-    heap::watch_pressure(false);
-    os::pause(kMillisecond_ns);
+  for (int i = 0; i < 10'000 && pages::memory_account.next_pressure_check() > agreed - 32 * MiB;
+       i++) {
+    heap::check_pressure_by_helper(false);
+    os::pause(kMillisecondNs);
   }
-  EXPECT_LE(pages::backing.next_look(), agreed - 32 * MiB);
-  EXPECT_GE(pages::backing.next_look(), pages::Backing::kFirstLook_bytes);
+  EXPECT_LE(pages::memory_account.next_pressure_check(), agreed - 32 * MiB);
+  EXPECT_GE(pages::memory_account.next_pressure_check(),
+            pages::MemoryAccount::kFirstPressureCheckBytes);
 }
 
 TEST(Limits, CachesFollowTheLeast) {

@@ -20,13 +20,13 @@ int create_key(pthread_key_t* key, void (*destructor)(void*)) {
   KeyCreate next = next_key_create.find_once("pthread_key_create");
   if (next == nullptr) return EAGAIN;
   int result = next(key, destructor);
-  return result == EAGAIN && give_thread_key_back() ? next(key, destructor) : result;
+  return result == EAGAIN && release_thread_key() ? next(key, destructor) : result;
 }
 
 }  // namespace
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept {
-  seemalloc::look_for_python(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+  seemalloc::check_python_loaded(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
   return seemalloc::create_key(key, destructor);
 }

@@ -1,10 +1,10 @@
 // malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h,
-// the code around them in block_calls.h: no function below calls another by its exported name,
+// the code around them in malloc_calls.h: no function below calls another by its exported name,
 // which may resolve to the program's or another library's.
 #include <malloc.h>
 
-#include "core/api/malloc/block_calls.h"
 #include "core/api/malloc/fast_path.h"
+#include "core/api/malloc/malloc_calls.h"
 
 using namespace seemalloc;
 

@@ -7,10 +7,10 @@
 //
 // Invariants:
 //  1. Until it is known that no operator is replaced, the gate of an operator that has to call
-//     others is closed: no size is small (`gate`), and no page is in the window
+//     others is closed: no size is small (`operator_gate`), and no page is in the window
 //     (Window::guarded_page_of). The gates are the limits that the fast path compares with anyway,
 //     so they cost no instruction. A closed gate leads to `..._outside`, which calls
-//     nothing_is_replaced().
+//     no_operator_replaced().
 //  2. The set of replaced operators never changes: their addresses are bound when the library is
 //     loaded or linked.
 //
@@ -23,8 +23,8 @@
 #include <atomic>
 #include <new>
 
+#include "core/api/malloc/alternative_names.h"
 #include "core/api/malloc/fast_path.h"
-#include "core/api/malloc/other_names.h"
 #include "core/base/units.h"
 
 extern "C" __attribute__((weak)) void* dlopen(const char* name, int flags) noexcept;
@@ -171,12 +171,12 @@ enum class Replaced : uint8_t { kNotAsked, kNothing, kSomething };
 
 // The fast path takes sizes below these limits; zero: no size. In a cache line of its own, since it
 // is hardly ever written.
-struct alignas(kCacheLineBytes) Gate {
+struct alignas(kCacheLineBytes) OperatorGate {
   size_t tiny_end = 0;
   size_t small_end = 0;
   std::atomic<Replaced> replaced{Replaced::kNotAsked};
 };
-constinit Gate gate;
+constinit OperatorGate operator_gate;
 
 template <typename F>
 bool leads_to(F* name, F* definition) {
@@ -186,7 +186,7 @@ bool leads_to(F* name, F* definition) {
 
 // Whether the eight operators that others call are ours. Each name resolves to the program's own
 // operator if it has one.
-bool leads_to_ours() {
+bool operators_are_ours() {
   return leads_to<void*(size_t)>(&::operator new, &seemalloc_new) &&
          leads_to<void*(size_t)>(&::operator new[], &seemalloc_new_array) &&
          leads_to<void*(size_t, align_val_t)>(&::operator new, &seemalloc_new_aligned) &&
@@ -200,14 +200,14 @@ bool leads_to_ours() {
 }
 
 // Opens the gate for sizes if no operator is replaced. Any thread, any number of times.
-bool nothing_is_replaced() {
-  Replaced replaced = gate.replaced.load(std::memory_order_relaxed);
+bool no_operator_replaced() {
+  Replaced replaced = operator_gate.replaced.load(std::memory_order_relaxed);
   if (SEEMALLOC_UNLIKELY(replaced == Replaced::kNotAsked)) {
-    replaced = leads_to_ours() ? Replaced::kNothing : Replaced::kSomething;
-    gate.replaced.store(replaced, std::memory_order_relaxed);
+    replaced = operators_are_ours() ? Replaced::kNothing : Replaced::kSomething;
+    operator_gate.replaced.store(replaced, std::memory_order_relaxed);
     if (replaced == Replaced::kNothing) {
-      store_racing(gate.tiny_end, heap::kSmallestTableMax + 1);
-      store_racing(gate.small_end, heap::kMaxSmallBytes + 1);
+      racy_store(operator_gate.tiny_end, heap::kTinyTableMax + 1);
+      racy_store(operator_gate.small_end, heap::kMaxSmallBytes + 1);
     }
   }
   return replaced == Replaced::kNothing;
@@ -215,12 +215,12 @@ bool nothing_is_replaced() {
 
 // The limits of small sizes: for the base operators, and for those with a gate.
 struct AllSmall {
-  static constexpr size_t tiny_end() { return heap::kSmallestTableMax + 1; }
+  static constexpr size_t tiny_end() { return heap::kTinyTableMax + 1; }
   static constexpr size_t small_end() { return heap::kMaxSmallBytes + 1; }
 };
 struct Gated {
-  SEEMALLOC_ALWAYS_INLINE static size_t tiny_end() { return load_racing(gate.tiny_end); }
-  SEEMALLOC_ALWAYS_INLINE static size_t small_end() { return load_racing(gate.small_end); }
+  SEEMALLOC_ALWAYS_INLINE static size_t tiny_end() { return racy_load(operator_gate.tiny_end); }
+  SEEMALLOC_ALWAYS_INLINE static size_t small_end() { return racy_load(operator_gate.small_end); }
 };
 
 // The class of a small request; false if it is not small.
@@ -269,14 +269,14 @@ SEEMALLOC_ALWAYS_INLINE void* new_base(size_t bytes, align_val_t a) {
 // ---- the operators that call others ----
 
 template <typename... Alignment>
-SEEMALLOC_NOINLINE void* new_array_outside(size_t bytes, Alignment... a) {
-  return nothing_is_replaced() ? new_block(bytes, a...) : ::operator new(bytes, a...);
+SEEMALLOC_NOINLINE void* new_array_checked(size_t bytes, Alignment... a) {
+  return no_operator_replaced() ? new_block(bytes, a...) : ::operator new(bytes, a...);
 }
 
 // Catches every exception of the program's operator.
 template <bool kIsArray, typename... Alignment>
-SEEMALLOC_NOINLINE void* new_nothrow_outside(size_t bytes, Alignment... a) noexcept {
-  if (nothing_is_replaced()) return new_block_nothrow(bytes, a...);
+SEEMALLOC_NOINLINE void* new_nothrow_checked(size_t bytes, Alignment... a) noexcept {
+  if (no_operator_replaced()) return new_block_nothrow(bytes, a...);
   try {
     return kIsArray ? ::operator new[](bytes, a...) : ::operator new(bytes, a...);
   } catch (...) {
@@ -285,10 +285,10 @@ SEEMALLOC_NOINLINE void* new_nothrow_outside(size_t bytes, Alignment... a) noexc
 }
 
 template <bool kIsArray, typename... Alignment>
-SEEMALLOC_NOINLINE void delete_outside(void* p, Alignment... a) noexcept {
-  if (nothing_is_replaced()) {
-    pages::window.admit();
-    return deallocate_outside(p);
+SEEMALLOC_NOINLINE void delete_checked(void* p, Alignment... a) noexcept {
+  if (no_operator_replaced()) {
+    pages::window.open_guarded_access();
+    return deallocate_outside_window(p);
   }
   kIsArray ? ::operator delete[](p, a...) : ::operator delete(p, a...);
 }
@@ -296,13 +296,13 @@ SEEMALLOC_NOINLINE void delete_outside(void* p, Alignment... a) noexcept {
 // new[](bytes), which calls new(bytes).
 template <typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_array(size_t bytes, Alignment... a) {
-  return new_small<Gated, new_array_outside<Alignment...>, new_slow>(bytes, a...);
+  return new_small<Gated, new_array_checked<Alignment...>, new_slow>(bytes, a...);
 }
 
 // The nothrow forms, which call the throwing operator of the same kind.
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_nothrow(size_t bytes, Alignment... a) {
-  return new_small<Gated, new_nothrow_outside<kIsArray, Alignment...>, new_nothrow_slow>(bytes,
+  return new_small<Gated, new_nothrow_checked<kIsArray, Alignment...>, new_nothrow_slow>(bytes,
                                                                                          a...);
 }
 
@@ -310,7 +310,7 @@ SEEMALLOC_ALWAYS_INLINE void* new_nothrow(size_t bytes, Alignment... a) {
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void delete_by(void* p, Alignment... a) {
   size_t page = pages::window.guarded_page_of(p);
-  if (SEEMALLOC_UNLIKELY(page >= pages::window.pages())) return delete_outside<kIsArray>(p, a...);
+  if (SEEMALLOC_UNLIKELY(page >= pages::window.pages())) return delete_checked<kIsArray>(p, a...);
   deallocate_in(pages::window.span_at(page), p);
 }
 

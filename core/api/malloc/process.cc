@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "core/api/malloc/fork.h"
-#include "core/api/malloc/next_allocator.h"
+#include "core/api/malloc/other_allocators.h"
 #include "core/api/malloc/services.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/settings/foreign_options.h"
@@ -35,9 +35,9 @@ namespace seemalloc {
 
 namespace {
 
-enum class Phase { kUntouched, kUsable, kStarted };
+enum class Phase { kUninitialized, kUsable, kStarted };
 
-std::atomic<Phase> phase{Phase::kUntouched};
+std::atomic<Phase> phase{Phase::kUninitialized};
 Lock start_lock;
 bool options_read = false;
 uint64_t loaded_ns = 0;
@@ -50,18 +50,18 @@ std::atomic<unsigned> key_users{0};
 // Runs after all C++ thread_local destructors. Other keys' destructors may still allocate:
 // thread_cache.finished directs them to the central lists. May run twice, if an interposer
 // allocates in start_process: the second time there is no heap.
-void thread_ends(void* cache) {
+void on_thread_exit(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
   mine->finished = true;
-  cpu_profiler_loses_thread();
+  cpu_profiler_thread_exiting();
   end_sampling_of_thread(ending);
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
 // The thread that is about to abort may hold its heap's lock: allocations of its handlers come from
 // the central lists.
-void leave_heap() {
+void detach_heap_before_abort() {
   heap::thread_cache = heap::ThreadCache{};
   heap::thread_cache.finished = true;
 }
@@ -77,7 +77,7 @@ void make_thread_key() {
 #endif
   pthread_key_t keys[kLast + 1];
   unsigned count = 0;
-  while (count <= kLast && __pthread_key_create(&keys[count], thread_ends) == 0 &&
+  while (count <= kLast && __pthread_key_create(&keys[count], on_thread_exit) == 0 &&
          keys[count++] < kLast) {
   }
   if (count == 0) return;
@@ -95,7 +95,7 @@ void read_environment() {
     if (text_equal(*variable, sizeof(kName) - 1, kName))
       options::parse(*variable + sizeof(kName) - 1, warn);
   }
-  report_options_without_effect(warn);
+  report_ignored_settings(warn);
 }
 
 void read_options_once() {
@@ -124,7 +124,7 @@ __attribute__((constructor(101))) void library_loaded() {
   phase.store(Phase::kStarted, std::memory_order_release);
   loaded_ns = os::monotonic_ns();
   start_helper_at_load();
-  mark_children();
+  mark_child_environment();
 }
 
 __attribute__((destructor(101))) void library_unloaded() { stop_helper_at_exit(); }
@@ -133,46 +133,46 @@ __attribute__((destructor(101))) void library_unloaded() { stop_helper_at_exit()
 
 namespace {
 // False when another call has done it.
-bool become_usable() {
+bool initialize_once() {
   LockGuard guard(start_lock);
-  if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return false;
+  if (phase.load(std::memory_order_relaxed) != Phase::kUninitialized) return false;
   read_options_once();
-  meet_other_allocators();
+  find_other_allocators();
   start_sampling();
-  before_abort = leave_heap;
+  before_abort = detach_heap_before_abort;
   phase.store(Phase::kUsable, std::memory_order_release);
   return true;
 }
 }  // namespace
 
 void start_process() {
-  if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
-  if (!become_usable()) return;
+  if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUninitialized)) return;
+  if (!initialize_once()) return;
   make_thread_key();
 }
 
 // Without a key (the program may use them all) the heap ends like a thread_local object: before the
 // destructors of keys, whose allocations then come from the central lists. If even that is
 // unavailable, other threads find the heap of an ended thread:
-// core/heap/maintenance/lost_threads.h.
-void end_with_thread(heap::ThreadCache* cache) {
+// core/heap/maintenance/orphaned_heaps.h.
+void register_thread_exit(heap::ThreadCache* cache) {
   key_users.fetch_add(1, std::memory_order_seq_cst);
   bool has_key = have_thread_key.load(std::memory_order_seq_cst);
   if (has_key) pthread_setspecific(thread_key, cache);
   key_users.fetch_sub(1, std::memory_order_release);
   if (!has_key && __cxa_thread_atexit_impl != nullptr)
-    __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
+    __cxa_thread_atexit_impl(on_thread_exit, cache, &__dso_handle);
 }
 
 // Fails if a user of the key does not finish: it may be the caller, below a function of the program
 // in front of pthread_setspecific.
-bool give_thread_key_back() {
+bool release_thread_key() {
   if (!have_thread_key.exchange(false, std::memory_order_seq_cst)) return false;
-  constexpr uint64_t kPause_ns = 100000;
-  constexpr unsigned kMostPauses = 20000;
+  constexpr uint64_t kPauseNs = 100000;
+  constexpr unsigned kMaxPauses = 20000;
   for (unsigned pauses = 0; key_users.load(std::memory_order_seq_cst) != 0; pauses++) {
-    os::pause(kPause_ns);
-    if (pauses < kMostPauses) continue;
+    os::pause(kPauseNs);
+    if (pauses < kMaxPauses) continue;
     have_thread_key.store(true, std::memory_order_seq_cst);
     return false;
   }

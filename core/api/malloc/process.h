@@ -21,10 +21,10 @@ __attribute__((weak, visibility("hidden"))) void options_were_read();
 // afterwards.
 void start_process();
 // Arranges that the calling thread's heap is released when it ends.
-void end_with_thread(heap::ThreadCache* cache);
+void register_thread_exit(heap::ThreadCache* cache);
 // Deletes our key, for a program that needs one more. False when we have none. Requires: the caller
 // holds no lock of this library.
-bool give_thread_key_back();
+bool release_thread_key();
 // Called in the child of fork: the other threads that used the key are gone, and its uptime begins.
 void forget_process_in_child();
 // Time since the library was loaded, or since the fork.

@@ -247,7 +247,7 @@ TEST(RandomOps, ThreadsThatHandBlocksToEachOther) {
   run_threads(seed_for_test(), chosen_seconds());
 }
 
-TEST(RandomOps, EverythingSampled) {
+TEST(RandomOps, AllAllocationsSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   run_threads(seed_for_test(), chosen_seconds() / 3);
   ASSERT_EQ(seemalloc_profile_start(0), 0);

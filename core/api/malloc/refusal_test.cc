@@ -121,7 +121,7 @@ TEST_P(Refusal, LosesNothing) {
   size_t before = 0, after = 0;
   ASSERT_EQ(seemalloc_for_each_block(count_block, &before), 0);
   {
-    os::RefuseCalls refuse(GetParam().call.number, GetParam().call.error, GetParam().every);
+    os::FailCalls refuse(GetParam().call.number, GetParam().call.error, GetParam().every);
     churn();
     std::thread(churn).join();
     seemalloc_statistics_t statistics;
@@ -136,7 +136,7 @@ TEST_P(Refusal, LosesNothing) {
 
 uint64_t taken_bytes() {
   heap::Statistics s = heap::statistics();
-  return s.allocated_bytes - s.untaken_bytes;
+  return s.allocated_bytes - s.unused_list_bytes;
 }
 
 // A sampled block has a span of its own kind. If that is refused, the block comes from an ordinary
@@ -152,7 +152,7 @@ TEST(RefusalOfSamples, IsCounted) {
     uint64_t before = sampling_report().dropped, taken = taken_bytes();
     size_t had = 0;
     {
-      os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+      os::FailCalls refuse(SYS_mmap, ENOMEM);
       for (; had < 1'000'000; had++) {
         void* block = sm_malloc(256);
         if (block == nullptr) break;
@@ -174,7 +174,7 @@ TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
   std::thread([] { sm_free(sm_malloc(100)); }).join();
   std::string path = testing::TempDir() + "/refused.pb";
   for (long number : {SYS_openat, SYS_write, SYS_renameat2}) {
-    os::RefuseCalls refuse(number, ENOSPC);
+    os::FailCalls refuse(number, ENOSPC);
     errno = 0;
     // openat is called for the maps first, which a profile can do without; then for the file.
     EXPECT_EQ(seemalloc_profile_dump(path.c_str()), -1);
@@ -194,7 +194,7 @@ TEST(RefusalOfMappings, MemoryAndRecordsGrowWithoutANewOne) {
   blocks.reserve(700'000);
   unsigned refusals = 0;
   {
-    os::RefuseMappings refuse;
+    os::FailNewMappings refuse;
     for (size_t i = 0; i < 600'000; i++) blocks.push_back(sm_malloc(16 + i % 500));
     for (size_t i = 0; i < 2'000; i++) blocks.push_back(sm_malloc(60'000 + i * 100));
     std::thread([&] {
@@ -219,7 +219,7 @@ TEST(RefusalOfMappings, ThreadsGetTheirHeaps) {
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   {
-    os::RefuseMappings refuse;
+    os::FailNewMappings refuse;
     for (size_t i = 0; i < kThreads; i++) {
       threads.emplace_back([&] {
         sm_free(sm_malloc(100));

@@ -19,7 +19,7 @@ void start_helper_if_due();
 // Starts it for pending work, regardless of the heap's size. Requires: none of our locks is held.
 void start_helper_for_work();
 // Whether the helper thread is running, so that work can be left to it.
-bool helper_runs();
+bool helper_is_running();
 // Makes the helper thread check for work now. Any thread; async-signal-safe.
 void wake_helper();
 // Called at load, last: starts it at once if the options require it.
@@ -27,7 +27,7 @@ void start_helper_at_load();
 // Called at exit: removes the socket and, if locks can be taken, writes the exit profile.
 void stop_helper_at_exit();
 // Called in the child of fork, which has no helper thread: its next slow path may start one.
-void forget_helper_in_child();
+void reset_helper_in_child();
 // Called at load (helper/filter_calls.cc). Until then, and in a static program, calls that install
 // filters go to the kernel directly.
 void find_next_filter_calls();
@@ -35,8 +35,8 @@ void find_next_filter_calls();
 // ---- the CPU profiler (cpu) ----
 
 // Called when the calling thread has got its heap, and when it is about to end.
-void cpu_profiler_meets_thread();
-void cpu_profiler_loses_thread();
+void cpu_profiler_thread_started();
+void cpu_profiler_thread_exiting();
 
 // ---- dumps (dumps/auto_dump.cc) ----
 
@@ -49,6 +49,6 @@ void dump_after_failure();
 // error, to the line.
 void dump_at_limit(Text& line);
 // In the child of fork no thread writes, and the files belong to the parent.
-void forget_dumps_in_child();
+void reset_dumps_in_child();
 
 }  // namespace seemalloc

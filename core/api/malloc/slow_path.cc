@@ -27,8 +27,8 @@
 #include "core/heap/thread/zeroing.h"
 #include "core/os/runtime/scratch.h"
 #include "core/pages/page_heap/page_heap.h"
-#include "core/pages/span/backing.h"
 #include "core/pages/span/growth.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 
 namespace seemalloc {
@@ -40,16 +40,16 @@ using pages::SpanKind;
 
 // Hides the heap's recorder, so that inner calls cannot record samples: record_sample() needs a
 // recorder, and makes none in an inner call.
-InnerCalls::InnerCalls()
+ScopedNestedCall::ScopedNestedCall()
     : heap_(heap::thread_cache.heap),
       recorder_(heap_ != nullptr ? heap_->recorder : nullptr),
-      before_(os::inner_calls) {
-  os::inner_calls = true;
+      before_(os::in_nested_call) {
+  os::in_nested_call = true;
   if (heap_ != nullptr) heap_->recorder = nullptr;
 }
-InnerCalls::~InnerCalls() {
+ScopedNestedCall::~ScopedNestedCall() {
   if (recorder_ != nullptr) heap_->recorder = recorder_;
-  os::inner_calls = before_;
+  os::in_nested_call = before_;
 }
 
 ThreadHeap* thread_heap() {
@@ -62,12 +62,12 @@ ThreadHeap* thread_heap() {
   bool is_new = mine == nullptr;
   if (is_new) mine = heap::adopt_heap();
   if (mine != nullptr) {
-    if (is_new) adopt_sampling(*mine);
+    if (is_new) attach_recorder(*mine);
     {
-      InnerCalls inner;
-      end_with_thread(&heap::thread_cache);
+      ScopedNestedCall inner;
+      register_thread_exit(&heap::thread_cache);
     }
-    cpu_profiler_meets_thread();
+    cpu_profiler_thread_started();
   }
   return mine;
 }
@@ -79,19 +79,20 @@ void* out_of_memory() {
   return nullptr;
 }
 
-constexpr uint64_t kManySamples_bytes = 4 * KiB;
+constexpr uint64_t kDenseSamplingIntervalBytes = 4 * KiB;
 
 // A recorded block of a sampled span; null when memory for one was refused.
 void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
   uint32_t* id;
-  heap::HomeId home = mine.due_home;
-  mine.due_home = 0;
+  heap::HomeId home = mine.sample_home;
+  mine.sample_home = 0;
   // At long intervals there are few samples: they all use part 0, so that they share its spans.
-  unsigned part = mine.due_interval <= kManySamples_bytes ? mine.shard % heap::kSampledParts : 0;
+  unsigned part =
+      mine.drawn_interval <= kDenseSamplingIntervalBytes ? mine.shard % heap::kSampledShards : 0;
   void* p = heap::allocate_sampled(part, size_class, home, &id);
   if (p == nullptr) {
-    drop_sample();
-    heap::count_returned_unused(heap::kClasses[size_class].bytes);
+    count_dropped_sample();
+    heap::count_unused_bytes(heap::kClasses[size_class].bytes);
     return nullptr;
   }
   uint32_t recorded = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
@@ -102,30 +103,30 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
 // Called when memory was refused: returns cached memory to the OS, so that it can be used for other
 // sizes. If only heap_limit refused it, empty regions stay mapped, because the limit does not count
 // address space.
-void make_room(ThreadHeap* mine, bool only_for_limit) {
+void release_cached_memory(ThreadHeap* mine, bool only_for_limit) {
   if (mine != nullptr) heap::collect(*mine, true);
   heap::purge_all(os::Reason::kPressure);
   if (!only_for_limit) pages::unmap_empty_regions();
 }
 
-void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
-  Block* block = take_listed(size_class);
+void* try_again(ThreadHeap& mine, unsigned size_class, const LimitAttempt& first) {
+  Block* block = pop_free_list(size_class);
   if (block != nullptr) return block;  // the sample's block could not be allocated
-  make_room(&mine, first.limit_refused());
-  Attempt last;
+  release_cached_memory(&mine, first.limit_refused());
+  LimitAttempt last;
   // Takes no sample, because there is no memory for its record either.
   if (heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock) return block;
-  last.failed(heap::kClasses[size_class].bytes);
+  last.handle_failure(heap::kClasses[size_class].bytes);
   return out_of_memory();
 }
 
-Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const Attempt& first) {
-  if (first.is_hopeless(bytes) || (!first.limit_refused() && !pages::room_may_help(bytes))) {
-    first.failed(bytes);
+Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const LimitAttempt& first) {
+  if (first.cannot_succeed(bytes) || (!first.limit_refused() && !pages::purging_may_help(bytes))) {
+    first.handle_failure(bytes);
     return nullptr;
   }
-  make_room(mine, first.limit_refused());
-  Attempt last;
+  release_cached_memory(mine, first.limit_refused());
+  LimitAttempt last;
   unsigned shard = mine != nullptr ? mine->shard : 0;
   Span* span = heap::allocate_large(shard, bytes, alignment);
   // heap_limit was not the only cause of refusals.
@@ -133,56 +134,57 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
       pages::unmap_empty_regions() != 0) {
     span = heap::allocate_large(shard, bytes, alignment);
   }
-  if (span == nullptr) last.failed(bytes);
+  if (span == nullptr) last.handle_failure(bytes);
   return span;
 }
 
 // Checks for memory pressure. Called when the heap has grown by the step that the last check set.
-SEEMALLOC_COLD void look(size_t upcoming_bytes) {
-  if (os::inner_calls) return;
+SEEMALLOC_COLD void check_pressure(size_t upcoming_bytes) {
+  if (os::in_nested_call) return;
   int saved_errno = errno;
-  heap::look_at_pressure(upcoming_bytes);
+  heap::check_memory_pressure(upcoming_bytes);
   errno = saved_errno;
 }
 
-SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
-  if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
+SEEMALLOC_ALWAYS_INLINE void check_pressure_if_due(size_t upcoming_bytes) {
+  if (SEEMALLOC_UNLIKELY(pages::memory_account.pressure_check_is_due()))
+    check_pressure(upcoming_bytes);
 }
 
 // Does the helper thread's periodic work if there is no helper thread. A program that has become
 // quiet enters few slow paths, but it enters this one when some of its free lists end.
-SEEMALLOC_ALWAYS_INLINE void tick_if_nobody_does() {
-  if (SEEMALLOC_UNLIKELY(!helper_runs()) && !pages::heap_is_tiny()) heap::tick();
+SEEMALLOC_ALWAYS_INLINE void tick_without_helper() {
+  if (SEEMALLOC_UNLIKELY(!helper_is_running()) && !pages::heap_is_tiny()) heap::tick();
 }
 
 // Every slow path that may have taken memory from the OS ends with this call, which attributes the
 // growth to the stack of its caller.
 SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
-  if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
+  if (SEEMALLOC_UNLIKELY(pages::growth.count != 0)) record_growth();
 }
 
 // A size beyond the address space: refused at once, before any memory is returned for it.
-bool is_impossible(size_t bytes, size_t alignment) {
+bool exceeds_address_space(size_t bytes, size_t alignment) {
   return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes;
 }
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
   verify_if_due();
-  if (SEEMALLOC_UNLIKELY(is_impossible(bytes, alignment))) return nullptr;
+  if (SEEMALLOC_UNLIKELY(exceeds_address_space(bytes, alignment))) return nullptr;
   ThreadHeap* mine = thread_heap();
-  Attempt attempt;
+  LimitAttempt attempt;
   Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
   if (span == nullptr) span = try_large_again(mine, bytes, alignment, attempt);
   record_growth_if_any();
   if (span == nullptr) return nullptr;
-  heap::look_for_growth();
+  heap::check_heap_growth();
   if (mine == nullptr) {
-    heap::count_handed_out_heapless(span->bytes);
+    heap::count_allocated_without_heap(span->bytes);
   } else if (heap::large_sample_due(*mine, span->bytes)) {
     span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
-  look_if_due(span->bytes);
+  check_pressure_if_due(span->bytes);
   return span;
 }
 
@@ -192,19 +194,19 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_cla
   bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
   if (SEEMALLOC_UNLIKELY(is_first)) {  // an adopted heap may bring free lists with it
-    if (Block* block = take_listed(size_class)) return block;
+    if (Block* block = pop_free_list(size_class)) return block;
   }
   if (mine == nullptr) {
     Block* block = nullptr;
-    if (heap::central_lend(size_class, 1, &block) == 0) return out_of_memory();
-    heap::count_handed_out_heapless(heap::kClasses[size_class].bytes);
+    if (heap::central_take_shared_blocks(size_class, 1, &block) == 0) return out_of_memory();
+    heap::count_allocated_without_heap(heap::kClasses[size_class].bytes);
     return block;
   }
   start_helper_if_due();
-  tick_if_nobody_does();
-  look_if_due(0);
+  tick_without_helper();
+  check_pressure_if_due(0);
   Block* block = nullptr;
-  Attempt attempt;
+  LimitAttempt attempt;
   switch (heap::refill(*mine, size_class, &block)) {
     case heap::Refill::kBlock: return block;
     case heap::Refill::kSample:
@@ -215,21 +217,21 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_cla
   return nullptr;
 }
 
-SEEMALLOC_NOINLINE void* allocate_slowest(size_t bytes, size_t wide_class) {
+SEEMALLOC_NOINLINE void* allocate_by_refill_or_sample(size_t bytes, size_t wide_class) {
   void* p =
       allocate_by_refill(bytes, static_cast<unsigned>(wide_class), __builtin_return_address(0));
   record_growth_if_any();
   return p;
 }
 
-// A list has ended and no block was freed into its span. The call of allocate_slowest() is a tail
-// call, so the return address that it reads is the program's.
-SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
+// A list has ended and no block was freed into its span. The call of allocate_by_refill_or_sample()
+// is a tail call, so the return address that it reads is the program's.
+SEEMALLOC_NOINLINE void* allocate_from_available(size_t bytes, size_t wide_class) {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
-    if (Block* block = heap::take_available(*mine, wide_class)) return block;
+    if (Block* block = heap::refill_from_available_span(*mine, wide_class)) return block;
   }
-  return allocate_slowest(bytes, wide_class);
+  return allocate_by_refill_or_sample(bytes, wide_class);
 }
 
 }  // namespace
@@ -237,9 +239,9 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
 void* allocate_slow(size_t bytes, size_t size_class) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
-    if (Block* block = heap::take_freed(*mine, size_class)) return block;
+    if (Block* block = heap::refill_from_local_frees(*mine, size_class)) return block;
   }
-  return allocate_slower(bytes, size_class);
+  return allocate_from_available(bytes, size_class);
 }
 
 namespace {
@@ -249,7 +251,7 @@ bool may_be_cached(const ThreadHeap* mine, size_t bytes) {
 }
 
 // A span of exactly this size that the thread has freed; null if it has none.
-SEEMALLOC_ALWAYS_INLINE Span* freed_before(ThreadHeap* mine, size_t bytes) {
+SEEMALLOC_ALWAYS_INLINE Span* take_cached_large_span(ThreadHeap* mine, size_t bytes) {
   return SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes))
                                                       : nullptr;
 }
@@ -268,7 +270,7 @@ SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* sit
 }
 
 // The thread has freed no span of exactly this size. *clean: the block reads as zero.
-SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site, bool* clean) {
+SEEMALLOC_NOINLINE void* allocate_large_uncached(size_t bytes, const void* site, bool* clean) {
   ThreadHeap* mine = heap::thread_cache.heap;
   Span* span =
       may_be_cached(mine, bytes) ? mine->body->large.take_larger(pages_for(bytes)) : nullptr;
@@ -280,9 +282,9 @@ SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site, 
   return block_of(span);
 }
 
-SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) {
+SEEMALLOC_NOINLINE void* allocate_large_uncached(size_t bytes, const void* site) {
   bool clean;
-  return allocate_larger_or_new(bytes, site, &clean);
+  return allocate_large_uncached(bytes, site, &clean);
 }
 
 }  // namespace
@@ -290,19 +292,19 @@ SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) 
 // All rare cases are tail calls, so that nothing is saved on the stack.
 void* allocate_large_slow(size_t bytes) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
-  Span* span = freed_before(mine, bytes);
+  Span* span = take_cached_large_span(mine, bytes);
   if (SEEMALLOC_UNLIKELY(span == nullptr))
-    return allocate_larger_or_new(bytes, __builtin_return_address(0));
-  if (SEEMALLOC_LIKELY(heap::pass_sample(*mine, span->bytes))) return block_of(span);
+    return allocate_large_uncached(bytes, __builtin_return_address(0));
+  if (SEEMALLOC_LIKELY(heap::count_unsampled(*mine, span->bytes))) return block_of(span);
   return sample_if_due(span, bytes, __builtin_return_address(0));
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = freed_before(heap::thread_cache.heap, bytes);
+  Span* span = take_cached_large_span(heap::thread_cache.heap, bytes);
   bool clean = false;
   void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
-                            : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);
-  if (p != nullptr && !clean) heap::make_zero(heap::thread_cache.heap, page_map.span_of(p));
+                            : allocate_large_uncached(bytes, __builtin_return_address(0), &clean);
+  if (p != nullptr && !clean) heap::zero_large_block(heap::thread_cache.heap, page_map.span_of(p));
   return p;
 }
 
@@ -326,9 +328,9 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
   uint32_t id = span->sample_id;
   span->sample_id = 0;
-  if (id != 0) forget_sample(heap::thread_cache.heap, id);
+  if (id != 0) record_sampled_free(heap::thread_cache.heap, id);
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span))
+  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_evicting(span))
     return;
   heap::free_large(span);
 }
@@ -337,7 +339,7 @@ SEEMALLOC_NOINLINE void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
   if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
-  if (id != 0) forget_sample(heap::thread_cache.heap, id);
+  if (id != 0) record_sampled_free(heap::thread_cache.heap, id);
 }
 
 void free_small_block(void* p, Span* span) {
@@ -346,7 +348,7 @@ void free_small_block(void* p, Span* span) {
   heap::free_remote(thread_heap(), span, block);
 }
 
-SEEMALLOC_NOINLINE void deallocate_by_kind(void* p, Span* span) {
+SEEMALLOC_NOINLINE void deallocate_other_span(void* p, Span* span) {
   verify_if_due();
   switch (span->kind) {
     case SpanKind::kForeign:
@@ -371,10 +373,10 @@ SEEMALLOC_ALWAYS_INLINE bool gather_small_block(void* p, const Span* span) {
 
 // All rare cases are tail calls, so that nothing is saved on the stack.
 void deallocate_slow(void* p, Span* span) noexcept {
-  if (!gather_small_block(p, span) && !keep_large_block(p, span)) deallocate_by_kind(p, span);
+  if (!gather_small_block(p, span) && !keep_large_block(p, span)) deallocate_other_span(p, span);
 }
 
-void deallocate_outside(void* p) noexcept {
+void deallocate_outside_window(void* p) noexcept {
   if (p != nullptr) deallocate_in(page_map.span_of(p), p);
 }
 
@@ -407,15 +409,15 @@ bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >=
 // need all of its size.
 bool resize_large_block(Span* span, size_t bytes) {
   verify_if_due();
-  Attempt attempt;
+  LimitAttempt attempt;
   bool resized = heap::resize_large(span, bytes);
   record_growth_if_any();
   start_helper_if_due();  // a single growing block may be the whole heap
   if (resized) return true;
   // A block that is not huge can be copied to dirty pages, which the limit counts already.
   if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;
-  if (!attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
-  make_room(heap::thread_cache.heap, true);
+  if (!attempt.limit_refused() || attempt.cannot_succeed(bytes)) return false;
+  release_cached_memory(heap::thread_cache.heap, true);
   resized = heap::resize_large(span, bytes);
   record_growth_if_any();
   return resized;
@@ -428,9 +430,10 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
     case SpanKind::kLarge:
     case SpanKind::kHuge: {
       size_t before = span->bytes;
-      if (is_impossible(bytes, kPageBytes) || !resize_large_block(span, bytes)) return false;
+      if (exceeds_address_space(bytes, kPageBytes) || !resize_large_block(span, bytes))
+        return false;
       *p = reinterpret_cast<void*>(span->start);
-      if (span->bytes > before) look_if_due(span->bytes - before);
+      if (span->bytes > before) check_pressure_if_due(span->bytes - before);
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
       return true;
     }
@@ -448,29 +451,31 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
 
 }  // namespace
 
-constinit thread_local bool moving_block = false;
+constinit thread_local bool reallocating = false;
 
 namespace {
 // Counts a copy by realloc in this heap; does nothing if it is null.
 void count_copy(ThreadHeap* mine, size_t bytes) {
   if (mine == nullptr) return;
-  mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes,
-                           std::memory_order_relaxed);
+  mine->realloc_copies.store(mine->realloc_copies.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+  mine->realloc_copied_bytes.store(
+      mine->realloc_copied_bytes.load(std::memory_order_relaxed) + bytes,
+      std::memory_order_relaxed);
 }
 
 // A block that has grown once is likely to grow again: allocates a quarter more, so that a block
 // that grows in small steps is copied less often. Not for smaller blocks, whose copies are cheap,
 // and of which many may have grown for the last time (Redis fills list nodes of up to 8 KiB); large
 // ones grow in place (docs/decisions/0055).
-SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
+SEEMALLOC_ALWAYS_INLINE void* allocate_with_headroom(size_t old_bytes, size_t bytes) {
   size_t roomy = old_bytes + old_bytes / 4;
   if (roomy > heap::kMaxSmallBytes) roomy = heap::kMaxSmallBytes;
-  constexpr size_t kLeast = 8 * KiB;
-  if (old_bytes < kLeast || bytes <= old_bytes || bytes >= roomy) return allocate(bytes);
+  constexpr size_t kMin = 8 * KiB;
+  if (old_bytes < kMin || bytes <= old_bytes || bytes >= roomy) return allocate(bytes);
   int saved_errno = errno;
   {
-    MayFail may_fail;
+    NonFatalScope may_fail;
     if (void* p = allocate_from(heap::class_of(roomy), bytes)) return p;
   }
   errno = saved_errno;
@@ -478,9 +483,9 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
 }
 
 void* move_block(void* p, size_t old_bytes, size_t bytes) {
-  moving_block = true;
-  void* fresh = allocate_to_grow(old_bytes, bytes);
-  moving_block = false;
+  reallocating = true;
+  void* fresh = allocate_with_headroom(old_bytes, bytes);
+  reallocating = false;
   if (fresh == nullptr) return nullptr;
   size_t copied = bytes < old_bytes ? bytes : old_bytes;
   memcpy(fresh, p, copied);
@@ -490,9 +495,9 @@ void* move_block(void* p, size_t old_bytes, size_t bytes) {
 }
 
 // Moves a block that shrinks. If there is no memory for the copy, it stays where it is.
-void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
+void* move_or_keep(void* p, size_t old_bytes, size_t bytes) {
   int saved_errno = errno;
-  MayFail may_fail;
+  NonFatalScope may_fail;
   void* fresh = move_block(p, old_bytes, bytes);
   if (fresh != nullptr) return fresh;
   errno = saved_errno;
@@ -513,7 +518,7 @@ void* reallocate(void* p, size_t bytes) {
     return reallocate_foreign(p, bytes, [](size_t fresh_bytes) { return allocate(fresh_bytes); });
   size_t old_bytes = usable_bytes(p);
   if (resize_in_place(&p, span, bytes)) return p;
-  return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);
+  return bytes <= old_bytes ? move_or_keep(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);
 }
 
 }  // namespace seemalloc

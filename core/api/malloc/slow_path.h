@@ -30,7 +30,7 @@ void* allocate_zeroed_large(size_t bytes);
 void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept;
 // A pointer outside the window of regions: null, foreign, huge, or in a region that did not fit
 // into the window.
-SEEMALLOC_NOINLINE void deallocate_outside(void* p) noexcept;
+SEEMALLOC_NOINLINE void deallocate_outside_window(void* p) noexcept;
 // A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.
 SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span) noexcept;
 
@@ -51,18 +51,18 @@ heap::ThreadHeap* thread_heap();
 // Alive while a slow path calls a function that may call malloc: pthread_setspecific. The stack may
 // be small, so these inner calls leave out all work that can wait: they are not sampled or traced,
 // do not check for memory pressure, and start no helper thread.
-class InnerCalls {
+class ScopedNestedCall {
  public:
-  InnerCalls();
-  ~InnerCalls();
-  InnerCalls(const InnerCalls&) = delete;
-  InnerCalls& operator=(const InnerCalls&) = delete;
+  ScopedNestedCall();
+  ~ScopedNestedCall();
+  ScopedNestedCall(const ScopedNestedCall&) = delete;
+  ScopedNestedCall& operator=(const ScopedNestedCall&) = delete;
 
  private:
   heap::ThreadHeap* heap_;
   void* recorder_;
   bool before_;
-  MayFail may_fail_;
+  NonFatalScope may_fail_;
 };
 
 }  // namespace seemalloc

@@ -19,7 +19,7 @@ constexpr unsigned kDefault = 4096, kUnread = UINT32_MAX;
 std::atomic<unsigned> every{kUnread}, operations{0};
 
 unsigned read_every() {
-  const char* text = value_in(environ, "SEEMALLOC_VERIFY_EVERY");
+  const char* text = environment_value(environ, "SEEMALLOC_VERIFY_EVERY");
   if (text == nullptr) return kDefault;
   unsigned number = 0;
   for (; *text >= '0' && *text <= '9' && number < kDefault * 100; text++)
@@ -40,7 +40,7 @@ bool is_due() {
 }  // namespace
 
 void verify_if_due() noexcept {
-  bool in_the_midst = locks_held != 0 || fork_holds_every_lock || os::inner_calls;
+  bool in_the_midst = locks_held != 0 || fork_holds_every_lock || os::in_nested_call;
   if (in_the_midst || !is_due()) return;
   int saved_errno = errno;
   heap::require_sound(heap::verify_all());

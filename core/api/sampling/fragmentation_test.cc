@@ -101,8 +101,8 @@ Charged measure(const Blocks& blocks, size_t interval) {
         measuring.charged.variance[*kind] += (w - 1) * share * share;
       },
       &m));
-  heap::for_each_sample_share(
-      [](void* context, const heap::SampleShare& share) {
+  heap::for_each_sample_charge(
+      [](void* context, const heap::SampleCharge& share) {
         auto& measuring = *static_cast<Measuring*>(context);
         const Kind* kind = measuring.blocks->kind_of(share.block);
         if (kind == nullptr) return;
@@ -174,7 +174,7 @@ Program spike(size_t bytes, size_t count, unsigned keep) {
 
 class Spike : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Keep, Spike, testing::Values(20, 100, 300, 700, 2000));
-TEST_P(Spike, IsChargedToWhatStays) {
+TEST_P(Spike, IsChargedToSurvivors) {
   expect_right_on_average(2 * KiB, spike(96, 60000, GetParam()), 0.03);
 }
 
@@ -247,7 +247,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
     Blocks blocks;
     spike(96, 200000, 700)(random, blocks);
     for (int i = 0; i < 30; i++) {  // ticks: more than two delays
-      os::pause(5 * kMillisecond_ns);
+      os::pause(5 * kMillisecondNs);
       heap::purge_all();
     }
     Charged charged = measure(blocks, 2 * KiB);
@@ -263,7 +263,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
 }
 
 // If each block is sampled, nothing is estimated, and no block has a home.
-TEST(Fragmentation, IsExactWhereEverythingIsRecorded) {
+TEST(Fragmentation, IsExactIfAllAllocationsAreSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
     std::mt19937 random(seed_for_test());
@@ -280,9 +280,9 @@ TEST(Fragmentation, IsExactWhereEverythingIsRecorded) {
 
 std::string take_profile() {
   ProfileBytes taken{};
-  EXPECT_TRUE(find_profile_kind("fragmentation")->take(&taken));
+  EXPECT_TRUE(find_profile_kind("fragmentation")->collect(&taken));
   std::string bytes(taken.data, taken.bytes);
-  give_back(taken);
+  release_profile(taken);
   return bytes;
 }
 
@@ -296,7 +296,7 @@ int64_t charged_in(const std::string& bytes) {
   return sum;
 }
 
-TEST(Fragmentation, ProfileSaysTheSame) {
+TEST(Fragmentation, ProfileAgrees) {
   ASSERT_EQ(seemalloc_profile_start(2 * KiB), 0);
   std::thread([] {
     std::mt19937 random(seed_for_test());
@@ -353,7 +353,7 @@ TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
+TEST(Fragmentation, ProfileMarksIncompleteStacks) {
   ASSERT_EQ(seemalloc_option_set("stack_depth", "4"), 0);
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   uint64_t before = sampling_report().live_samples;
@@ -378,9 +378,9 @@ TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
 }
 
 TEST(Fragmentation, ProfileWithMemoryRefused) {
-  os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+  os::FailCalls refuse(SYS_mmap, ENOMEM);
   ProfileBytes taken{};
-  EXPECT_FALSE(find_profile_kind("fragmentation")->take(&taken));
+  EXPECT_FALSE(find_profile_kind("fragmentation")->collect(&taken));
 }
 
 // Homes end with their samples, whichever thread frees them, in any order, whatever is refused
@@ -426,7 +426,7 @@ TEST(Homes, WithMemoryRefused) {
   ASSERT_EQ(seemalloc_profile_start(1 * KiB), 0);
   std::vector<void*> blocks;
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     while (void* p = sm_malloc(64)) blocks.push_back(p);
   }
   for (void* p : blocks) sm_free(p);

@@ -27,9 +27,9 @@ namespace {
 
 std::string take_growth_profile() {
   ProfileBytes taken{};
-  EXPECT_TRUE(find_profile_kind("growth")->take(&taken));
+  EXPECT_TRUE(find_profile_kind("growth")->collect(&taken));
   std::string bytes(taken.data, taken.bytes);
-  give_back(taken);
+  release_profile(taken);
   return bytes;
 }
 
@@ -41,7 +41,7 @@ std::vector<profile::DecodedRow> growth_rows() {
 }
 
 // Functions are identified by address: none of them is longer than this.
-constexpr uint64_t kLongest = 256;
+constexpr uint64_t kMax = 256;
 #define KNOWN __attribute__((noinline, aligned(256)))
 
 KNOWN void* small_blocks(size_t count) {
@@ -80,24 +80,24 @@ int64_t charged_to(Function* function) {
   for (const profile::DecodedRow& row : growth_rows()) {
     bool in_it = false;
     for (uint64_t address : row.stack)
-      in_it = in_it || (address >= start && address < start + kLongest);
+      in_it = in_it || (address >= start && address < start + kMax);
     if (in_it) bytes += row.values[1];
   }
   return bytes;
 }
 
 // Runs before all others: the first region is not charged to a caller.
-TEST(Growth, TheFirstIsEverybodys) {
+TEST(Growth, FirstRegionIsNotCharged) {
   sm_free(sm_malloc(1));
   profile::GrowthTotals totals = profile::growth_totals();
-  EXPECT_EQ(totals.times, 1u);
+  EXPECT_EQ(totals.count, 1u);
   EXPECT_EQ(totals.bytes, kRegionBytes);
-  EXPECT_EQ(totals.stackless_times, 1u);
+  EXPECT_EQ(totals.count_without_stack, 1u);
   ASSERT_EQ(growth_rows().size(), 1u);
   EXPECT_TRUE(growth_rows()[0].stack.empty());
 }
 
-TEST(Growth, ByRegionsIsChargedToWhoNeededThem) {
+TEST(Growth, RegionsAreChargedToTheirRequesters) {
   uint64_t before = profile::growth_totals().bytes;
   size_t regions = pages::region_count();
   void* list = small_blocks(40000);
@@ -134,16 +134,16 @@ TEST(Growth, ByHugeBlocksIsChargedToThem) {
 TEST(Growth, WithMemoryRefused) {
   profile::GrowthTotals before = profile::growth_totals();
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     EXPECT_EQ(one_block(512 * MiB), nullptr);
     EXPECT_EQ(profile::growth_totals().bytes, before.bytes);
     ProfileBytes taken{};
-    EXPECT_FALSE(find_profile_kind("growth")->take(&taken));
+    EXPECT_FALSE(find_profile_kind("growth")->collect(&taken));
   }
   // Every second call is refused: in any case all memory obtained is accounted for.
   std::vector<void*> blocks;
   for (unsigned skip = 0; skip < 6; skip++) {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM, 2, skip);
+    os::FailCalls refuse(SYS_mmap, ENOMEM, 2, skip);
     uint64_t so_far = profile::growth_totals().bytes;
     void* p = one_block(300 * MiB);
     EXPECT_EQ(profile::growth_totals().bytes - so_far, p != nullptr ? 300 * MiB : 0);
@@ -206,7 +206,7 @@ TEST(Growth, ThreadsAndForksAtOnce) {
   heap::purge_all();
 }
 
-TEST(Growth, SaysWhichStacksAreNotWhole) {
+TEST(Growth, MarksIncompleteStacks) {
   heap::purge_all();
   uint64_t before = profile::growth_totals().truncated_times;
   sm_free(at_depth(30, 500 * MiB));
@@ -246,27 +246,27 @@ void record_from(const unsigned char* path, unsigned length) {
 }
 TEST(Growth, FurtherStacksAreSummedUp) {
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     while (os::arena_allocate(64, 8) != nullptr) {
     }
     profile::GrowthTotals before = profile::growth_totals();
     const unsigned char path[] = {1, 0, 1};
     record_from(path, 3);
     profile::GrowthTotals totals = profile::growth_totals();
-    EXPECT_EQ(totals.refused_times, before.refused_times + 1);
-    EXPECT_EQ(totals.stackless_times, before.stackless_times + 1);
+    EXPECT_EQ(totals.unrecorded_count, before.unrecorded_count + 1);
+    EXPECT_EQ(totals.count_without_stack, before.count_without_stack + 1);
   }
   profile::GrowthTotals before = profile::growth_totals();
-  for (unsigned i = 0; i < 2 * profile::kMostGrowthStacks; i++) {
+  for (unsigned i = 0; i < 2 * profile::kMaxGrowthStacks; i++) {
     unsigned char path[11];
     for (unsigned bit = 0; bit < 11; bit++) path[bit] = i >> bit & 1;
     record_from(path, 11);
   }
   profile::GrowthTotals totals = profile::growth_totals();
-  EXPECT_EQ(totals.stacks, profile::kMostGrowthStacks);
-  EXPECT_EQ(totals.times - before.times, 2 * profile::kMostGrowthStacks);
-  EXPECT_GE(totals.stackless_times - before.stackless_times, profile::kMostGrowthStacks);
-  EXPECT_EQ(totals.refused_times, before.refused_times) << "there was memory";
+  EXPECT_EQ(totals.stacks, profile::kMaxGrowthStacks);
+  EXPECT_EQ(totals.count - before.count, 2 * profile::kMaxGrowthStacks);
+  EXPECT_GE(totals.count_without_stack - before.count_without_stack, profile::kMaxGrowthStacks);
+  EXPECT_EQ(totals.unrecorded_count, before.unrecorded_count) << "there was memory";
 }
 
 }  // namespace

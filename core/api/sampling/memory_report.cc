@@ -6,7 +6,7 @@
 #include "core/os/runtime/arena.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/page_heap/page_heap.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 #include "core/profile/sampling/square_root.h"
 
@@ -17,8 +17,8 @@ namespace {
 // Makes the parts add up to the process's resident memory. They were counted one after the other
 // while the program ran, and the kernel reports pages as resident that it does not count in RSS:
 // pages that were only ever read (the zero page). Both errors are mostly in live blocks.
-void reconcile(MemoryReport& r, size_t resident_files) {
-  size_t most = minus(r.rss, resident_files),
+void reconcile_with_rss(MemoryReport& r, size_t resident_files) {
+  size_t most = saturating_subtract(r.rss, resident_files),
          ours = r.live + r.cached + r.fragmentation + r.metadata;
   if (r.rss != 0 && ours > most) {
     size_t excess = ours - most;
@@ -31,7 +31,7 @@ void reconcile(MemoryReport& r, size_t resident_files) {
     }
   }
   if (r.dirty > r.cached) r.dirty = r.cached;
-  r.not_ours = minus(r.rss, ours);
+  r.not_ours = saturating_subtract(r.rss, ours);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes +
              pages::page_map.map_bytes() + os::arena_mapped_bytes();
   size_t python_names = python_name_bytes();
-  r.metadata = pages::record_bytes(regions.regions) + python_names;
+  r.metadata = pages::metadata_bytes(regions.regions) + python_names;
   r.mapped += python_names;
   if (!with_residency) return r;
   heap::Residency parts = heap::residency(s);
@@ -58,9 +58,9 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.cached = parts.cached + parts.dirty + parts.unused;
   r.fragmentation = parts.fragmentation;
   r.uncertain =
-      parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
-  r.told = parts.told;
-  reconcile(r, resident.file_bytes);
+      parts.uncertain_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
+  r.kernel_answered = parts.kernel_answered;
+  reconcile_with_rss(r, resident.file_bytes);
   if (r.rss != 0 && r.uncertain > r.rss) r.uncertain = r.rss;
   return r;
 }

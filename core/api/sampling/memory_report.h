@@ -30,7 +30,7 @@ struct MemoryReport {
   size_t uncertain;
   // false: the kernel refuses to report residency (mincore), so memory that may be resident counts
   // as resident.
-  bool told;
+  bool kernel_answered;
 };
 
 // Asks the kernel which of our pages are resident if `with_residency`: 2 to 10 µs per region, up to

@@ -2,13 +2,13 @@
 // costs a few instructions of the caller's thread.
 #include <seemalloc/seemalloc.h>
 
-#include "core/api/sampling/sample_stretch.h"
+#include "core/api/sampling/sample_backoff.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/heap/thread/sample_distance.h"
 #include "core/heap/thread/thread_heap.h"
 #include "core/profile/heap/pool_profile.h"
-#include "core/profile/sampling/sample_pace.h"
+#include "core/profile/sampling/sample_rate_limiter.h"
 #include "core/profile/sampling/sampler.h"
 
 // In a statically linked program readers recognise the allocator's own functions by this name, and
@@ -22,12 +22,12 @@ struct Distance {
   uint64_t interval_bytes;  // the mean that it was drawn with
   uint64_t changes;         // heap::sample_changes when it was drawn
   profile::Random random;
-  profile::SamplePace pace;
+  profile::SampleRateLimiter pace;
 };
 constinit thread_local Distance distance __attribute__((tls_model("initial-exec"))) = {};
 
 // The size of pools is not known here: 512 KiB may become 16 MiB.
-constexpr unsigned kMostStretch = 5;
+constexpr unsigned kMaxBackoffLog2 = 5;
 
 uint64_t changes() { return heap::sample_changes.load(std::memory_order_relaxed); }
 
@@ -37,10 +37,11 @@ uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(blo
 
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
-  profile::SamplePace::Limit limit;
-  distance.interval_bytes = limits_samples(base, &limit)
-                                ? base << next_stretch(distance.pace, limit, sampled, kMostStretch)
-                                : base;
+  profile::SampleRateLimiter::Limit limit;
+  distance.interval_bytes =
+      has_sample_rate_limit(base, &limit)
+          ? base << next_backoff_log2(distance.pace, limit, sampled, kMaxBackoffLog2)
+          : base;
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 
@@ -71,8 +72,8 @@ SEEMALLOC_EXPORT seemalloc_pool_t* seemalloc_pool_create(const char* name) {
 SEEMALLOC_EXPORT void seemalloc_pool_alloc(seemalloc_pool_t* pool, const void* block,
                                            size_t bytes) {
   if (pool == nullptr || block == nullptr) return;
-  constexpr size_t kMost = size_t{1} << 62;
-  if (bytes == 0 || bytes > kMost) bytes = bytes == 0 ? 1 : kMost;
+  constexpr size_t kMax = size_t{1} << 62;
+  if (bytes == 0 || bytes > kMax) bytes = bytes == 0 ? 1 : kMax;
   bool quiet = distance.changes == changes() && !profile::may_be_pool_sample(address_of(block));
   if (SEEMALLOC_LIKELY(quiet && distance.left > static_cast<int64_t>(bytes))) {
     distance.left -= static_cast<int64_t>(bytes);

@@ -27,9 +27,9 @@ struct Sums {
 
 std::string take_pools_profile() {
   ProfileBytes profile{};
-  EXPECT_TRUE(find_profile_kind("pools")->take(&profile));
+  EXPECT_TRUE(find_profile_kind("pools")->collect(&profile));
   std::string bytes(profile.data, profile.bytes);
-  give_back(profile);
+  release_profile(profile);
   return bytes;
 }
 
@@ -127,7 +127,7 @@ class Machine {
   Sums expected_[kPools / 3];
 };
 
-TEST_F(Pools, AreWhatAModelSays) {
+TEST_F(Pools, MatchTheModel) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   Machine machine(seed);
@@ -249,7 +249,7 @@ __attribute__((noinline)) void alloc_at_depth(seemalloc_pool_t* pool, unsigned d
   asm volatile("");
 }
 
-TEST_F(Pools, SayWhichStacksAreNotWhole) {
+TEST_F(Pools, MarkIncompleteStacks) {
   seemalloc_pool_t* pool = seemalloc_pool_create("deep");
   uint64_t before = profile::pool_totals().truncated_samples;
   alloc_at_depth(pool, 10);
@@ -272,7 +272,7 @@ TEST_F(Pools, MemoryRefused) {
   uint64_t dropped = profile::pool_totals().dropped;
   std::vector<seemalloc_pool_t*> pools;
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     seemalloc_pool_t* pool = seemalloc_pool_create("refused");
     for (uintptr_t i = 1;
          i < 2000000 && pool != nullptr && profile::pool_totals().dropped == dropped; i += 1000) {
@@ -283,7 +283,7 @@ TEST_F(Pools, MemoryRefused) {
       pools.push_back(pool);
     }
     ProfileBytes profile{};
-    EXPECT_FALSE(find_profile_kind("pools")->take(&profile));
+    EXPECT_FALSE(find_profile_kind("pools")->collect(&profile));
     while ((pool = seemalloc_pool_create("another")) != nullptr) pools.push_back(pool);
   }
   for (seemalloc_pool_t* pool : pools) seemalloc_pool_destroy(pool);
@@ -325,7 +325,7 @@ TEST_F(Pools, EstimatesAreRightOnAverage) {
 // Last: there is no space for names afterwards.
 TEST_F(Pools, TooManyNamesShareOne) {
   std::vector<seemalloc_pool_t*> pools;
-  for (size_t i = 0; i < profile::kMostPoolNames + 10; i++) {
+  for (size_t i = 0; i < profile::kMaxPoolNames + 10; i++) {
     pools.push_back(seemalloc_pool_create(("name " + std::to_string(i)).c_str()));
     ASSERT_NE(pools.back(), nullptr);
     seemalloc_pool_alloc(pools.back(), at(1), 1);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/api/dumps/profile_kinds.h"
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/base/text.h"
 #include "core/profile/pprof/decoder_for_test.h"

@@ -21,18 +21,18 @@ struct ThreadHeap;
 void start_sampling();
 
 // The calling thread has got this heap.
-void adopt_sampling(heap::ThreadHeap& mine);
+void attach_recorder(heap::ThreadHeap& mine);
 // The calling thread is about to end, and gets no heap again. `mine` may be null.
 void end_sampling_of_thread(heap::ThreadHeap* mine);
 
 // Set while the thread allocates a block that replaces one in realloc: such samples are marked.
-extern constinit thread_local bool moving_block __attribute__((tls_model("initial-exec")));
+extern constinit thread_local bool reallocating __attribute__((tls_model("initial-exec")));
 
-// Defined above, by dumps (auto_dump.cc). While dumps_armed is true, look_for_dump() is called for
+// Defined above, by dumps (auto_dump.cc). While dumps_armed is true, check_dump_due() is called for
 // each recorded sample, with the allocated bytes that it stands for (0: a block has been resized).
 // It requests due dumps, and writes them if there is no helper thread.
 extern std::atomic<bool> dumps_armed SEEMALLOC_HIDDEN;
-void look_for_dump(uint64_t bytes);
+void check_dump_due(uint64_t bytes);
 
 // Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded
 // (counted). `site` is an address in a caller, preferably the program's: it distinguishes call
@@ -40,18 +40,18 @@ void look_for_dump(uint64_t bytes);
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
                        const void* site);
 // Counts a sample dropped because its block could not be allocated.
-void drop_sample();
+void count_dropped_sample();
 // The bytes in use, estimated from samples, as far as threads have reported: the error of each
 // thread is at most 1/1024 of the maximum so far, and 4 KiB. 0 in the library without a profiler.
-uint64_t sampled_bytes_in_use();
+uint64_t estimated_live_bytes();
 // `mine` is null in a thread that has no heap.
-void forget_sample(heap::ThreadHeap* mine, uint32_t id);
+void record_sampled_free(heap::ThreadHeap* mine, uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
 // The bytes that the calling thread has freed since it began, estimated from samples: constant
 // while there are none. The word belongs to the thread, which writes it. Null in the library
 // without a profiler.
-const uint64_t* thread_freed_bytes();
-// The maximum of the bytes allocated by the calling thread's heap (ThreadHeap::handed_out_bytes)
+const uint64_t* thread_freed_bytes_estimate();
+// The maximum of the bytes allocated by the calling thread's heap (ThreadHeap::allocated_bytes)
 // minus the bytes it has freed, since it began or since the reset, which makes the current
 // difference the zero point. Costs a sampled free one comparison.
 uint64_t thread_peak_bytes(const heap::ThreadHeap& mine);
@@ -60,7 +60,8 @@ void reset_thread_peak(const heap::ThreadHeap& mine);
 struct SamplingReport {
   bool available;  // false: this is the library without a profiler
   uint64_t samples, live_samples, dropped, truncated, broken, stacks;
-  uint64_t stretched;  // samples taken at a longer interval than requested (option sample_limit)
+  // Samples taken at a longer interval than requested (option sample_limit).
+  uint64_t backed_off;
   // Bytes in use by allocated size, estimated from samples.
   uint64_t estimate_bytes, estimate_stderr_bytes;
   uint64_t requested_bytes, requested_stderr_bytes;  // the same by requested size
@@ -137,36 +138,37 @@ struct SampleRow {
 };
 // The Python function and line that a word among the return addresses stands for; false when it is
 // an address.
-struct PythonPlace {
+struct PythonLocation {
   const char *function, *file;  // not terminated
   size_t function_bytes, file_bytes;
   unsigned line;
 };
-bool python_place(uintptr_t return_address, PythonPlace* out);
+bool python_location(uintptr_t return_address, PythonLocation* out);
 // Code of an unloaded module, at the addresses that the return addresses of its stacks have now.
-struct UnloadedRange {
+struct UnloadedCodeRange {
   uintptr_t start, limit;
   uint64_t file_offset;
   const char* path;  // not terminated
   size_t path_bytes;
 };
-void for_each_unloaded_range(void (*f)(void* context, const UnloadedRange& range), void* context);
+void for_each_unloaded_code_range(void (*f)(void* context, const UnloadedCodeRange& range),
+                                  void* context);
 // Calls f for each row; f may allocate. A sample drawn at another interval would count as 1 /
 // chance_of_sample() blocks.
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);
-// The same for samples since forget_samples(), which returns false if memory was refused. f must
+// The same for samples since reset_samples(), which returns false if memory was refused. f must
 // not iterate over rows itself.
 void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context);
-bool forget_samples();
-// The time of the last forget_samples(), on CLOCK_MONOTONIC; 0: never.
-uint64_t samples_forgotten_ns();
+bool reset_samples();
+// The time of the last reset_samples(), on CLOCK_MONOTONIC; 0: never.
+uint64_t samples_reset_ns();
 double chance_of_sample(size_t bytes, uint64_t interval_bytes);
 
 // The growth profile. f may allocate.
 struct GrowthStack {
   const uintptr_t* return_addresses;
   unsigned depth;  // 0: without a stack
-  uint64_t times, bytes;
+  uint64_t count, bytes;
 };
 void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context);
 

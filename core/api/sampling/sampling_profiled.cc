@@ -1,7 +1,7 @@
 #include <atomic>
 
 #include "core/api/sampling/memory_report.h"
-#include "core/api/sampling/sample_stretch.h"
+#include "core/api/sampling/sample_backoff.h"
 #include "core/api/sampling/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/reports/fragmentation.h"
@@ -14,15 +14,15 @@
 #include "core/pages/span/growth.h"
 #include "core/profile/code/module_table.h"
 #include "core/profile/code/modules.h"
-#include "core/profile/code/unloaded.h"
-#include "core/profile/heap/forgotten.h"
+#include "core/profile/code/unloaded_modules.h"
 #include "core/profile/heap/fragmentation_profile.h"
 #include "core/profile/heap/growth_profile.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/pool_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
-#include "core/profile/heap/sampled_threads.h"
+#include "core/profile/heap/sample_reset.h"
+#include "core/profile/heap/thread_numbers.h"
 #include "core/profile/python/python.h"
 #include "core/profile/python/python_pc.h"
 #include "core/profile/sampling/sampler.h"
@@ -33,35 +33,39 @@ namespace seemalloc {
 
 namespace {
 
-std::atomic<uint64_t> stretched_samples{0};
+std::atomic<uint64_t> backed_off_samples{0};
 
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) {
   return static_cast<profile::Recorder*>(heap.recorder);
 }
 
 // Samples of a growing heap do not count: the growth limits their number.
-unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
-  profile::SamplePace::Limit limit;
-  if (!limits_samples(heap.sample_base, &limit)) return 0;
+unsigned backoff_log2_of(heap::ThreadHeap& heap, bool sampled) {
+  profile::SampleRateLimiter::Limit limit;
+  if (!has_sample_rate_limit(heap.sample_base, &limit)) return 0;
   size_t in_spans = pages::bytes_in_spans();
-  if (heap::follows_growth(heap, in_spans)) return 0;
-  profile::SamplePace new_thread,
-      &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
-  return next_stretch(pace, limit, sampled, most_stretch(in_spans, heap::growth_watch.most()));
+  if (heap::must_draw_without_backoff(heap, in_spans)) return 0;
+  profile::SampleRateLimiter new_thread,
+      &pace = heap.recorder != nullptr ? recorder_of(heap)->rate_limiter : new_thread;
+  return next_backoff_log2(pace, limit, sampled,
+                           max_backoff_log2(in_spans, heap::growth_watch.most()));
 }
 
-void draw(heap::ThreadHeap& heap, heap::Draw reason) {
-  if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
-  heap.sample_stretch = static_cast<uint8_t>(stretch_of(heap, reason == heap::Draw::kSampled));
+void draw(heap::ThreadHeap& heap, heap::DrawReason reason) {
+  if (reason == heap::DrawReason::kIntervalChanged)
+    heap.sample_base = options::get(options::Id::sample);
+  heap.sample_backoff_log2 =
+      static_cast<uint8_t>(backoff_log2_of(heap, reason == heap::DrawReason::kSampled));
   profile::Random random{heap.random_state};
-  int64_t distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
-  heap.sample_at = heap.handed_out_bytes + static_cast<uint64_t>(distance);
+  int64_t distance =
+      profile::draw_distance_bytes(random, heap.sample_base << heap.sample_backoff_log2);
+  heap.sample_at = heap.allocated_bytes + static_cast<uint64_t>(distance);
   heap.random_state = random.state;
 }
 
 // The bytes that one sample of a block of `bytes` stands for: bytes/(1-exp(-bytes/interval)),
 // within 3 %.
-int64_t stands_for(uint64_t bytes, uint64_t interval) {
+int64_t estimated_bytes_of_sample(uint64_t bytes, uint64_t interval) {
   if (interval <= 1 || bytes >= 4 * interval) return static_cast<int64_t>(bytes);
   double x = static_cast<double>(bytes), mean = static_cast<double>(interval);
   return static_cast<int64_t>(mean + x / 2 + x * x / (12 * mean));
@@ -69,87 +73,91 @@ int64_t stands_for(uint64_t bytes, uint64_t interval) {
 
 // Estimates the bytes that the calling thread has freed: its allocated bytes minus the bytes it
 // holds according to its samples. A block that another thread frees counts for that thread.
-struct ThreadSamples {
+struct ThreadFreeEstimate {
   int64_t live_bytes;    // of its samples, minus those of other threads that it freed
   uint64_t freed_bytes;  // never decreases
   // Of net(): its maximum before freed_bytes last grew, and its value at the reset.
   int64_t highest_bytes, zero_bytes;
 
   int64_t net(const heap::ThreadHeap& mine) const {
-    return static_cast<int64_t>(mine.handed_out_bytes - freed_bytes);
+    return static_cast<int64_t>(mine.allocated_bytes - freed_bytes);
   }
-  void look_for_peak(const heap::ThreadHeap& mine) {
+  void update_peak(const heap::ThreadHeap& mine) {
     if (net(mine) > highest_bytes) highest_bytes = net(mine);
   }
   void left(const heap::ThreadHeap& mine, int64_t bytes) {
     live_bytes -= bytes;
-    int64_t freed = static_cast<int64_t>(mine.handed_out_bytes) - live_bytes;
+    int64_t freed = static_cast<int64_t>(mine.allocated_bytes) - live_bytes;
     if (freed <= static_cast<int64_t>(freed_bytes)) return;
-    look_for_peak(mine);  // allocated bytes never decrease: net() decreases only here
+    update_peak(mine);  // allocated bytes never decrease: net() decreases only here
     freed_bytes = static_cast<uint64_t>(freed);
   }
 };
-constinit thread_local ThreadSamples thread_samples __attribute__((tls_model("initial-exec"))) = {};
+constinit thread_local ThreadFreeEstimate thread_samples
+    __attribute__((tls_model("initial-exec"))) = {};
 
 }  // namespace
 
 void start_sampling() { heap::draw_sample_distance = draw; }
 
-void adopt_sampling(heap::ThreadHeap& mine) {
+void attach_recorder(heap::ThreadHeap& mine) {
   if (mine.recorder != nullptr) profile::adopt_recorder(*recorder_of(mine));
 }
 
 void end_sampling_of_thread(heap::ThreadHeap* mine) {
-  profile::end_sampled_thread();
-  profile::SamplePace::Limit limit;
-  if (mine != nullptr && mine->recorder != nullptr && limits_samples(mine->sample_base, &limit))
-    recorder_of(*mine)->pace.end(limit);
+  profile::retire_thread_number();
+  profile::SampleRateLimiter::Limit limit;
+  if (mine != nullptr && mine->recorder != nullptr &&
+      has_sample_rate_limit(mine->sample_base, &limit))
+    recorder_of(*mine)->rate_limiter.thread_exits(limit);
 }
 
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes,
                                           size_t allocated_bytes, const void* site) {
   if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) {
-    if (os::inner_calls) return 0;
+    if (os::in_nested_call) return 0;
     mine.recorder = profile::make_recorder();
   }
-  if (mine.due_interval != mine.sample_base)
-    stretched_samples.fetch_add(1, std::memory_order_relaxed);
-  uint64_t interval = mine.due_interval;
-  int64_t bytes = stands_for(allocated_bytes, interval);
+  if (mine.drawn_interval != mine.sample_base)
+    backed_off_samples.fetch_add(1, std::memory_order_relaxed);
+  uint64_t interval = mine.drawn_interval;
+  int64_t bytes = estimated_bytes_of_sample(allocated_bytes, interval);
   thread_samples.live_bytes += bytes;
   uint32_t id = profile::record_alloc(
-      recorder_of(mine), {requested_bytes, allocated_bytes, interval, moving_block},
+      recorder_of(mine), {requested_bytes, allocated_bytes, interval, reallocating},
       reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
   if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed)))
-    look_for_dump(static_cast<uint64_t>(bytes));
+    check_dump_due(static_cast<uint64_t>(bytes));
   return id;
 }
 
-uint64_t sampled_bytes_in_use() {
+uint64_t estimated_live_bytes() {
   int64_t bytes = profile::records.peak.in_use_bytes();
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
 }
 
-void drop_sample() { profile::drop_sample(); }
+void count_dropped_sample() { profile::count_dropped_sample(); }
 
 namespace {
 // In the order of the words in options.cc.
 enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };
 }  // namespace
 
-void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
+void record_sampled_free(heap::ThreadHeap* mine, uint32_t id) {
   uint64_t stacks = options::get(options::Id::free_stacks);
-  profile::DeathStacks wanted{stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0,
-                              stacks == kFreeStacksAll};
-  profile::FreedSample freed =
+  profile::FreeStackOptions wanted{
+      stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0,
+      stacks == kFreeStacksAll};
+  profile::FreedSampleInfo freed =
       profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id, wanted);
   if (mine != nullptr)
-    thread_samples.left(*mine, stands_for(freed.allocated_bytes, freed.interval_bytes));
+    thread_samples.left(*mine,
+                        estimated_bytes_of_sample(freed.allocated_bytes, freed.interval_bytes));
 }
 
-const uint64_t* thread_freed_bytes() { return &thread_samples.freed_bytes; }
+const uint64_t* thread_freed_bytes_estimate() { return &thread_samples.freed_bytes; }
 uint64_t thread_peak_bytes(const heap::ThreadHeap& mine) {
-  thread_samples.look_for_peak(mine);
+  thread_samples.update_peak(mine);
   return static_cast<uint64_t>(thread_samples.highest_bytes - thread_samples.zero_bytes);
 }
 void reset_thread_peak(const heap::ThreadHeap& mine) {
@@ -158,7 +166,7 @@ void reset_thread_peak(const heap::ThreadHeap& mine) {
 
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) {
   profile::record_resize(id, requested_bytes, allocated_bytes);
-  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed))) look_for_dump(0);
+  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed))) check_dump_due(0);
 }
 
 SamplingReport sampling_report() {
@@ -170,7 +178,7 @@ SamplingReport sampling_report() {
           .truncated = totals.truncated_samples,
           .broken = totals.broken_samples,
           .stacks = totals.stacks,
-          .stretched = stretched_samples.load(std::memory_order_relaxed),
+          .backed_off = backed_off_samples.load(std::memory_order_relaxed),
           .estimate_bytes = static_cast<uint64_t>(totals.inuse_bytes),
           .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr),
           .requested_bytes = static_cast<uint64_t>(totals.inuse_requested_bytes),
@@ -178,7 +186,7 @@ SamplingReport sampling_report() {
 }
 
 namespace {
-bool hand_over(const profile::Buffer& buffer, ProfileBytes* out) {
+bool move_to(const profile::Buffer& buffer, ProfileBytes* out) {
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
@@ -191,7 +199,7 @@ profile::ExactBytes exact_bytes() {
   if (!taken) return {};
   const heap::Statistics& s = taken->statistics;
   return {s.live_bytes,
-          s.allocated_bytes > s.untaken_bytes ? s.allocated_bytes - s.untaken_bytes : 0,
+          s.allocated_bytes > s.unused_list_bytes ? s.allocated_bytes - s.unused_list_bytes : 0,
           heap::freed_bytes(s)};
 }
 bool profile_of(profile::Kind kind, ProfileBytes* out) {
@@ -200,7 +208,7 @@ bool profile_of(profile::Kind kind, ProfileBytes* out) {
   profile::ExactBytes exact = exact_bytes();
   if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, exact))
     return false;
-  return hand_over(buffer, out);
+  return move_to(buffer, out);
 }
 }  // namespace
 
@@ -214,9 +222,9 @@ bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLif
 bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
 bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
-void sampling_loaded() { profile::note_modules_at_start(); }
+void sampling_loaded() { profile::record_start_modules(); }
 void python_option_changed() {
-  profile::follow_python_option(options::get(options::Id::python_frames) != 0);
+  profile::set_python_frames(options::get(options::Id::python_frames) != 0);
 }
 bool note_loaded_python(uintptr_t pc) { return profile::note_loaded_python(pc); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }
@@ -227,27 +235,27 @@ bool set_profile_baseline() {
 }
 
 SEEMALLOC_NOINLINE void record_growth() {
-  if (os::inner_calls) return;  // the outer slow path does it
-  pages::Growth growth = pages::take_growth();
-  profile::record_growth(growth.bytes, growth.times, options::get(options::Id::stack_depth));
+  if (os::in_nested_call) return;  // the outer slow path does it
+  pages::Growth growth = pages::take_and_reset_growth();
+  profile::record_growth(growth.bytes, growth.count, options::get(options::Id::stack_depth));
 }
 
 bool growth_profile(ProfileBytes* out) {
   profile::Buffer buffer{};
-  return profile::growth_profile_to_buffer(&buffer) && hand_over(buffer, out);
+  return profile::growth_profile_to_buffer(&buffer) && move_to(buffer, out);
 }
 
 bool pool_profile(ProfileBytes* out) {
   profile::Buffer buffer{};
   return profile::pool_profile_to_buffer(&buffer, options::get(options::Id::sample)) &&
-         hand_over(buffer, out);
+         move_to(buffer, out);
 }
 
 bool fragmentation_profile(ProfileBytes* out) {
   profile::FragmentationProfile charges;
   if (!charges.begin()) return false;
-  heap::for_each_sample_share(
-      [](void* context, const heap::SampleShare& share) {
+  heap::for_each_sample_charge(
+      [](void* context, const heap::SampleCharge& share) {
         if (share.sample_id == 0) return;
         static_cast<profile::FragmentationProfile*>(context)->add(share.sample_id, share.home_bytes,
                                                                   share.own_bytes, share.has_home);
@@ -257,8 +265,7 @@ bool fragmentation_profile(ProfileBytes* out) {
   profile::FragmentationTotals totals{heap::fragmented_bytes(), memory.fragmentation,
                                       memory.uncertain};
   profile::Buffer buffer{};
-  return charges.finish(&buffer, options::get(options::Id::sample), totals) &&
-         hand_over(buffer, out);
+  return charges.finish(&buffer, options::get(options::Id::sample), totals) && move_to(buffer, out);
 }
 
 namespace {
@@ -285,17 +292,18 @@ unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigne
   return depth;
 }
 
-bool python_place(uintptr_t return_address, PythonPlace* out) {
+bool python_location(uintptr_t return_address, PythonLocation* out) {
   const profile::PythonNames* names = profile::python_names();
   if (!profile::is_python_pc(return_address) || names == nullptr) return false;
-  profile::PythonPc place = profile::python_pc(return_address);
+  profile::PythonPc place = profile::decode_python_pc(return_address);
   profile::PythonNames::Function function = names->function(place.function);
   *out = {function.name.data, function.file.data, function.name.bytes, function.file.bytes,
           place.line};
   return true;
 }
 
-void for_each_unloaded_range(void (*f)(void* context, const UnloadedRange& range), void* context) {
+void for_each_unloaded_code_range(void (*f)(void* context, const UnloadedCodeRange& range),
+                                  void* context) {
   for (size_t i = 0; i < profile::unloaded_count(); i++) {
     const profile::UnloadedCode& code = profile::unloaded_code(i);
     f(context, {code.start, code.limit, code.file_offset, code.path, code.path_bytes});
@@ -308,7 +316,7 @@ bool view_sample(uint32_t id, SampleView* out) {
   if (sample.bucket == nullptr) return false;
   const profile::InternedStack& stack = *sample.bucket->stack;
   *out = {stack.pcs(), stack.depth, reinterpret_cast<uint64_t>(&stack), sample.birth_ns,
-          profile::thread_id_of(sample.thread)};
+          profile::kernel_thread_id(sample.thread)};
   return true;
 }
 
@@ -338,21 +346,21 @@ void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* c
 }
 void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context) {
   RowVisitor visitor{f, context};
-  profile::for_each_row_since(
+  profile::for_each_row_since_reset(
       [](void* to, const profile::BucketRow& row) {
         static_cast<const RowVisitor*>(to)->visit(row);
       },
       &visitor);
 }
-bool forget_samples() { return profile::forget_samples(); }
-uint64_t samples_forgotten_ns() { return profile::forgotten_ns(); }
+bool reset_samples() { return profile::reset_samples(); }
+uint64_t samples_reset_ns() { return profile::samples_reset_ns(); }
 
 void for_each_heap_note(uint64_t interval_bytes, void (*line)(void* context, const Text& text),
                         void* context) {
-  profile::heap_profile_notes({line, context}, interval_bytes, exact_bytes());
+  profile::write_heap_comments({line, context}, interval_bytes, exact_bytes());
 }
 void for_each_growth_note(void (*line)(void* context, const Text& text), void* context) {
-  profile::growth_profile_notes({line, context});
+  profile::write_growth_comments({line, context});
 }
 
 void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context) {
@@ -363,7 +371,7 @@ void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), voi
   profile::for_each_growth(
       [](void* to, const profile::GrowthRow& row) {
         const Visitor& v = *static_cast<Visitor*>(to);
-        v.f(v.context, {row.return_addresses, row.depth, row.times, row.bytes});
+        v.f(v.context, {row.return_addresses, row.depth, row.count, row.bytes});
       },
       &visitor);
 }
@@ -375,17 +383,17 @@ double chance_of_sample(size_t bytes, uint64_t interval_bytes) {
 void lock_sampling_for_fork() {
   profile::lock_pools_for_fork();
   profile::lock_growth_for_fork();
-  profile::lock_forgotten_for_fork();
+  profile::lock_sample_reset_for_fork();
   profile::lock_for_fork();
 }
 void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_after_fork();
-  profile::unlock_forgotten_after_fork();
+  profile::unlock_sample_reset_after_fork();
   profile::unlock_growth_after_fork();
   profile::unlock_pools_after_fork();
   if (!in_child) return;
-  profile::renumber_threads_in_child();
-  profile::SamplePace::reset_in_child();
+  profile::reset_thread_numbers_in_child();
+  profile::SampleRateLimiter::reset_in_child();
   // A thread that does not exist here may have been refreshing it.
   profile::reset_module_table();
   profile::reset_static_program();

@@ -196,7 +196,7 @@ TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
     double estimate =
         static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
     EXPECT_NEAR(estimate, live, 6 * static_cast<double>(after.estimate_stderr_bytes)) << live;
-    EXPECT_GT(after.stretched, before.stretched);
+    EXPECT_GT(after.backed_off, before.backed_off);
     EXPECT_LT(static_cast<double>(after.samples - before.samples), all / (4 * KiB) / 2);
     for (void* p : blocks) sm_free(p);
   }).join();
@@ -211,8 +211,8 @@ TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
   std::vector<void*> blocks(64);
   expect_samples(c.bytes, c.interval, c.n / blocks.size() * blocks.size(), [&] {
     for (size_t i = 0; i < c.n / blocks.size(); i++) {
-      heap::sample_distances_stretched = true;
-      heap::redraw_stretched_samples();
+      heap::sample_distances_backed_off = true;
+      heap::redraw_backed_off_samples();
       for (void*& p : blocks) p = sm_malloc(c.bytes);
       for (void* p : blocks) sm_free(p);
     }
@@ -221,7 +221,7 @@ TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
 
 // A thread that allocates the blocks it has just freed, from lists that hold a whole span.
 TEST(SamplingEstimate, AThreadNoticesANewIntervalWithinSomeLists) {
-  constexpr size_t kMostLists = 256, kBytes = 16;  // kFreedListsPerRefill of thread_heap.cc
+  constexpr size_t kMaxLists = 256, kBytes = 16;  // kFreedListsPerRefill of thread_heap.cc
   std::thread([] {
     ASSERT_EQ(seemalloc_profile_start(size_t{1} << 40), 0);
     void* first = sm_malloc(kBytes);
@@ -234,10 +234,10 @@ TEST(SamplingEstimate, AThreadNoticesANewIntervalWithinSomeLists) {
     ASSERT_EQ(seemalloc_profile_start(1), 0);
     uint64_t before = sampling_report().samples;
     size_t lists = 0;  // a whole span each, at most
-    for (; sampling_report().samples == before && lists < 10 * kMostLists; lists++) {
+    for (; sampling_report().samples == before && lists < 10 * kMaxLists; lists++) {
       for (size_t i = 0; i < capacity; i++) sm_free(sm_malloc(kBytes));
     }
-    EXPECT_LE(lists, kMostLists + 1);
+    EXPECT_LE(lists, kMaxLists + 1);
     uint64_t heard = sampling_report().samples;
     for (int i = 0; i < 1000; i++) sm_free(sm_malloc(kBytes));
     EXPECT_EQ(sampling_report().samples - heard, 1000u);
@@ -255,7 +255,7 @@ size_t blocks_of_all_sizes() {
 
 // In a thread of its own: lists passed to malloc before the interval changed are used up as they
 // were drawn.
-TEST(SamplingEstimate, EverythingRecordedIsExact) {
+TEST(SamplingEstimate, IsExactIfAllIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
     SamplingReport before = sampling_report();

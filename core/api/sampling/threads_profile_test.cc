@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/api/dumps/profile_kinds.h"
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
@@ -25,16 +25,16 @@
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/pprof/decoder_for_test.h"
-#include "core/profile/sampling/thread_names.h"
+#include "core/profile/sampling/thread_table.h"
 
 namespace seemalloc {
 namespace {
 
 std::string take(const char* kind) {
   ProfileBytes taken{};
-  if (!find_profile_kind(kind)->take(&taken)) return "";
+  if (!find_profile_kind(kind)->collect(&taken)) return "";
   std::string bytes(taken.data, taken.bytes);
-  give_back(taken);
+  release_profile(taken);
   return bytes;
 }
 
@@ -68,7 +68,7 @@ class ThreadsProfile : public testing::Test {
   void TearDown() override { seemalloc_profile_start(0); }
 };
 
-TEST_F(ThreadsProfile, SaysWhoHoldsWhat) {
+TEST_F(ThreadsProfile, AttributesBytesToThreads) {
   std::map<std::string, Held> before = held();
   std::vector<void*> blocks;
   std::atomic<int> step{0};
@@ -78,10 +78,10 @@ TEST_F(ThreadsProfile, SaysWhoHoldsWhat) {
     call_myself("named late");
     tid = std::to_string(gettid());
     step = 1;
-    while (step != 2) os::pause(kMillisecond_ns);
+    while (step != 2) os::pause(kMillisecondNs);
     call_myself("at the end");
   });
-  while (step != 1) os::pause(kMillisecond_ns);
+  while (step != 1) os::pause(kMillisecondNs);
   void* own = sm_malloc(5000);
   std::map<std::string, Held> now = held();
   EXPECT_EQ(now["named late"].objects, 100);
@@ -144,8 +144,8 @@ TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
 }
 
 // More threads than can be distinguished, none of which holds anything: their numbers are recycled.
-TEST_F(ThreadsProfile, ThreadsThatHoldNothingTakeNoRoom) {
-  for (uint32_t i = 0; i < profile::ThreadNames::kMost + 500; i++)
+TEST_F(ThreadsProfile, RecyclesNumbersOfEmptyThreads) {
+  for (uint32_t i = 0; i < profile::ThreadTable::kMaxThreads + 500; i++)
     std::thread([] { sm_free(sm_malloc(100)); }).join();
   void* block = nullptr;
   std::thread([&] {
@@ -158,7 +158,7 @@ TEST_F(ThreadsProfile, ThreadsThatHoldNothingTakeNoRoom) {
 
 TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   constexpr uint32_t kMore = 300;
-  std::vector<void*> blocks(profile::ThreadNames::kMost + kMore);
+  std::vector<void*> blocks(profile::ThreadTable::kMaxThreads + kMore);
   for (void*& block : blocks) std::thread([&] { block = sm_malloc(100); }).join();
   Held others = held()["(other threads)"];
   EXPECT_GE(others.objects, kMore);
@@ -177,7 +177,7 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   EXPECT_EQ(profile::rows_of(take("remote")).size(), profile::rows_of(lives).size())
       << "its own block";
   for (void* block : blocks) sm_free(block);
-  os::pause(1100 * kMillisecond_ns);  // recycling was not worthwhile for the last ones
+  os::pause(1100 * kMillisecondNs);  // recycling was not worthwhile for the last ones
   void* block = nullptr;
   std::thread([&] {
     call_myself("has a number");
@@ -189,7 +189,7 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   sm_free(block);
 }
 
-TEST_F(ThreadsProfile, AForkedChildKnowsTheThreadsOfItsParent) {
+TEST_F(ThreadsProfile, ForkedChildKnowsThreadsOfParent) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the sanitizer allows no threads after a fork";
 #endif
@@ -201,9 +201,9 @@ TEST_F(ThreadsProfile, AForkedChildKnowsTheThreadsOfItsParent) {
     others = sm_malloc(100);
     tid = std::to_string(gettid());
     ready = true;
-    while (!stop) os::pause(kMillisecond_ns);
+    while (!stop) os::pause(kMillisecondNs);
   });
-  while (!ready) os::pause(kMillisecond_ns);
+  while (!ready) os::pause(kMillisecondNs);
   void* own = sm_malloc(200);
   pid_t child = fork();
   if (child == 0) {
@@ -234,7 +234,7 @@ TEST_F(ThreadsProfile, AForkedChildKnowsTheThreadsOfItsParent) {
 TEST_F(ThreadsProfile, IsRefusedWithMemory) {
   void* block = sm_malloc(100);
   {
-    os::RefuseCalls refuse(SYS_mmap, 12);
+    os::FailCalls refuse(SYS_mmap, 12);
     EXPECT_EQ(take("threads"), "");
   }
   EXPECT_NE(take("threads"), "");

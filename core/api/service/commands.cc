@@ -33,7 +33,7 @@ void do_profile(Reply& reply, const char* name) {
   if (!sampling_report().available)
     return reply.error("this is the library without a profiler (minimal)");
   ProfileBytes profile{};
-  if (!kind->take(&profile)) return reply.error("no memory for the profile");
+  if (!kind->collect(&profile)) return reply.error("no memory for the profile");
   reply.profile(profile);
 }
 
@@ -49,7 +49,7 @@ void do_dump(Reply& reply, const char* arguments) {
   if (*arguments != 0)
     return reply.error("expected dump without arguments: clients cannot choose the path");
   FixedText<kDumpPathBytes> path;
-  int result = dump_by_prefix(DumpReason::kAsked, path);
+  int result = dump_by_prefix(DumpReason::kRequested, path);
   if (result == 0) return reply.text(path);
   FixedText<kDumpPathBytes + 64> problem;
   problem << path.c_str() << " could not be written (errno " << -result << ")";
@@ -193,10 +193,10 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
     return reply.error("expected a frequency from 1 to 4000 and a time in ms: ", arguments);
   }
   request.frequency = static_cast<unsigned>(frequency);
-  request.most_ns = ms * kMillisecond_ns;
+  request.max_duration_ns = ms * kMillisecondNs;
   uint64_t number = 0;
-  CpuStart started = start_cpu_profile(request, &number);
-  if (started != CpuStart::kStarted) return reply.error(text_of(started));
+  CpuStartResult started = start_cpu_profile(request, &number);
+  if (started != CpuStartResult::kStarted) return reply.error(describe(started));
   FixedText<32> name;
   name << number;
   return reply.text(name);
@@ -211,12 +211,12 @@ void answer_cpu_stop(Reply& reply, const char* argument) {
   const char* at = argument;
   if (!take_number(&at, &number) || *at != 0)
     return reply.error("expected the number returned by cpu start: ", argument);
-  CpuTaken taken{};
-  switch (take_cpu_profile(number, true, &taken)) {
-    case CpuTake::kReplaced:
+  CollectedCpuProfile taken{};
+  switch (collect_cpu_profile(number, true, &taken)) {
+    case CpuCollectResult::kReplaced:
       return reply.error("no such CPU profile: another one has started since");
-    case CpuTake::kNoMemory: return reply.error("no memory for the profile");
-    case CpuTake::kTaken: break;
+    case CpuCollectResult::kNoMemory: return reply.error("no memory for the profile");
+    case CpuCollectResult::kCollected: break;
   }
   reply.profile(taken.profile);
 }

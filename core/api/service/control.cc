@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "core/api/service/commands.h"
-#include "core/api/service/socket_place.h"
+#include "core/api/service/socket_directory.h"
 #include "core/base/options.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/files.h"
@@ -19,18 +19,18 @@ namespace {
 constexpr long kWouldBlock = -11;  // -EAGAIN
 // After a failed accept (out of descriptors) the waiting client would immediately wake the helper
 // thread again and again.
-constexpr uint64_t kAcceptPause_ns = kSecond_ns;
+constexpr uint64_t kAcceptPauseNs = kSecondNs;
 // How often the file's existence is checked (one system call), and a socket that could not be
 // created is tried again.
-constexpr uint64_t kLookAgain_ns = 2 * kSecond_ns, kTryAgain_ns = 5 * kSecond_ns;
+constexpr uint64_t kCheckFileIntervalNs = 2 * kSecondNs, kTryAgainNs = 5 * kSecondNs;
 // Time-outs: for a client that reads nothing of its answer or has sent half a line; and from the
 // connection to the proof.
-constexpr uint64_t kUndone_ns = 5 * kSecond_ns, kUnproven_ns = 10 * kSecond_ns;
+constexpr uint64_t kIncompleteTimeoutNs = 5 * kSecondNs, kProofTimeoutNs = 10 * kSecondNs;
 // For one whole answer: its memory is taken from the program.
-constexpr uint64_t kAnswer_ns = 30 * kSecond_ns;
+constexpr uint64_t kAnswerTimeoutNs = 30 * kSecondNs;
 // A connection that has been idle this long is dropped for a new one when all slots are taken; the
 // tool connects again.
-constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
+constexpr uint64_t kIdleBeforeEvictionNs = 2 * kSecondNs;
 
 // The process that created the socket file; 0: none. A forked child must not remove its parent's.
 std::atomic<int> socket_process{0};
@@ -49,8 +49,9 @@ uint64_t since(uint64_t then_ns, uint64_t now_ns) {
 void Control::keep_open() {
   unsigned user = os::effective_user();
   uint64_t now_ns = os::coarse_monotonic_ns();
-  if (user == user_ && now_ns < look_again_ns_ && (listener_.fd < 0 || listener_.is_ours())) return;
-  look_again_ns_ = now_ns + kLookAgain_ns;
+  if (user == user_ && now_ns < check_file_again_ns_ && (listener_.fd < 0 || listener_.is_ours()))
+    return;
+  check_file_again_ns_ = now_ns + kCheckFileIntervalNs;
   if (listener_.fd >= 0) {
     if (user == user_ && listener_.is_ours() && os::identity(socket_path) == socket_file) return;
     listener_.close();
@@ -58,12 +59,12 @@ void Control::keep_open() {
     if (!remove_socket()) return;  // the process is ending
   }
   if (user != user_) {
-    for (Client& client : clients_) let_go(client);
+    for (Client& client : clients_) disconnect(client);
   }
   user_ = user;
   if (options::get(options::Id::socket) == 0 || os::is_privileged()) return;
   open();
-  if (listener_.fd < 0) look_again_ns_ = now_ns + kTryAgain_ns;
+  if (listener_.fd < 0) check_file_again_ns_ = now_ns + kTryAgainNs;
 }
 
 void Control::open() {
@@ -79,8 +80,8 @@ void Control::forget() {
   // Closed, not only forgotten: an inherited connection would keep the parent's client waiting.
   listener_.close();
   forget_socket();
-  for (Client& client : clients_) let_go(client);
-  look_again_ns_ = 0;
+  for (Client& client : clients_) disconnect(client);
+  check_file_again_ns_ = 0;
 }
 
 bool remove_socket() {
@@ -93,31 +94,33 @@ bool remove_socket() {
 
 // ---- connections ----
 
-void Control::let_go(Client& client) {
+void Control::disconnect(Client& client) {
   // Nothing is written: in a child of fork the page would be copied.
   if (client.descriptor.fd < 0) return;
   client.reply.clear();
   client.proof.close();
-  client.proven = false;
+  client.authenticated = false;
   client.length = 0;
   client.descriptor.close();
 }
 
 // A free slot, or the slot of the client that has been idle longest: an unproven one, if there is
 // any. Null when all are busy.
-Control::Client* Control::place_for(unsigned user, uint64_t now_ns) {
-  for (unsigned i = 0; i < (user == 0 ? kClients : kPlaces); i++) {
+Control::Client* Control::slot_for(unsigned user, uint64_t now_ns) {
+  for (unsigned i = 0; i < (user == 0 ? kClients : kSlots); i++) {
     if (clients_[i].descriptor.fd < 0) return &clients_[i];
   }
   Client* idlest = nullptr;
-  for (unsigned i = 0; i < kPlaces; i++) {
+  for (unsigned i = 0; i < kSlots; i++) {
     Client& client = clients_[i];
-    if (client.reply.is_pending() || since(client.active_ns, now_ns) < kIdle_ns) continue;
-    bool better = idlest == nullptr || (idlest->proven && !client.proven) ||
-                  (idlest->proven == client.proven && client.active_ns < idlest->active_ns);
+    if (client.reply.is_pending() || since(client.active_ns, now_ns) < kIdleBeforeEvictionNs)
+      continue;
+    bool better =
+        idlest == nullptr || (idlest->authenticated && !client.authenticated) ||
+        (idlest->authenticated == client.authenticated && client.active_ns < idlest->active_ns);
     if (better) idlest = &client;
   }
-  if (idlest != nullptr) let_go(*idlest);
+  if (idlest != nullptr) disconnect(*idlest);
   return idlest;
 }
 
@@ -126,10 +129,10 @@ void Control::accept_client() {
   int fd = os::accept_unix(listener_.fd, &user);
   uint64_t now_ns = os::monotonic_ns();
   if (fd < 0) {
-    accept_again_ns_ = now_ns + kAcceptPause_ns;
+    accept_again_ns_ = now_ns + kAcceptPauseNs;
     return;
   }
-  Client* client = place_for(user, now_ns);
+  Client* client = slot_for(user, now_ns);
   if (client == nullptr) {
     constexpr char kRefusal[] = "error too many connections\n";
     os::send_now(fd, kRefusal, sizeof(kRefusal) - 1);
@@ -142,15 +145,15 @@ void Control::accept_client() {
 
 // The age of an unproven client counts from its connection, whatever it sends.
 void Control::note_activity(Client& client, uint64_t now_ns) {
-  if (client.proven) client.active_ns = now_ns;
+  if (client.authenticated) client.active_ns = now_ns;
 }
 
-bool Control::is_in_time(const Client& client, uint64_t now_ns) {
+bool Control::has_time_left(const Client& client, uint64_t now_ns) {
   uint64_t idle_ns = since(client.active_ns, now_ns);
-  if (!client.proven) return idle_ns < kUnproven_ns;
+  if (!client.authenticated) return idle_ns < kProofTimeoutNs;
   if (client.reply.is_pending())
-    return idle_ns < kUndone_ns && since(client.asked_ns, now_ns) < kAnswer_ns;
-  return client.length == 0 || idle_ns < kUndone_ns;
+    return idle_ns < kIncompleteTimeoutNs && since(client.requested_ns, now_ns) < kAnswerTimeoutNs;
+  return client.length == 0 || idle_ns < kIncompleteTimeoutNs;
 }
 
 // Sends more of a pending answer in each round: poll reports a socket writable only once most of
@@ -163,7 +166,7 @@ bool Control::serve_client(Client& client, uint64_t now_ns) {
   } else if (client.ready) {
     if (!client.descriptor.is_ours() || !read_client(client, now_ns)) return false;
   }
-  return is_in_time(client, now_ns);
+  return has_time_left(client, now_ns);
 }
 
 bool Control::read_client(Client& client, uint64_t now_ns) {
@@ -184,7 +187,7 @@ bool Control::answer_lines(Client& client, uint64_t now_ns) {
     while (end < client.length && client.line[end] != '\n') end++;
     if (end == client.length) return client.length < kMaxLine - 1;  // no command is longer
     client.line[end] = 0;
-    client.asked_ns = now_ns;
+    client.requested_ns = now_ns;
     note_activity(client, now_ns);
     if (!run_line(client, client.line)) return false;
     for (unsigned i = end + 1; i < client.length; i++) client.line[i - end - 1] = client.line[i];
@@ -197,18 +200,18 @@ bool Control::answer_lines(Client& client, uint64_t now_ns) {
 
 bool Control::send_reply(Client& client, uint64_t now_ns) {
   size_t bytes = 0;
-  Reply::Sent sent = client.reply.send(client.descriptor.fd, &bytes);
+  Reply::SendResult sent = client.reply.send(client.descriptor.fd, &bytes);
   if (bytes != 0) note_activity(client, now_ns);
-  return sent != Reply::Sent::kGone;
+  return sent != Reply::SendResult::kDisconnected;
 }
 
 bool Control::run_line(Client& client, char* line) {
   constexpr char kProve[] = "prove";
   constexpr size_t kLength = sizeof(kProve) - 1;
-  if (text_equal(line, kProve)) return prove(client, "");
+  if (text_equal(line, kProve)) return authenticate(client, "");
   if (text_equal(line, kLength, kProve) && line[kLength] == ' ')
-    return prove(client, line + kLength + 1);
-  if (client.proven) {
+    return authenticate(client, line + kLength + 1);
+  if (client.authenticated) {
     run_command(client.reply, line);
   } else {
     client.reply.error(
@@ -218,11 +221,11 @@ bool Control::run_line(Client& client, char* line) {
 }
 
 // A wrong secret ends the connection: there is one guess.
-bool Control::prove(Client& client, const char* secret) {
+bool Control::authenticate(Client& client, const char* secret) {
   if (*secret != 0) {
     bool known = client.proof.fd >= 0 && text_equal(secret, client.secret);
     client.proof.close();
-    client.proven = known;
+    client.authenticated = known;
     if (known) client.reply.text("");
     return known;
   }
@@ -273,7 +276,7 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
 }
 
 void Control::interrupt() {
-  os::Descriptor listener = listener_;
+  os::CheckedDescriptor listener = listener_;
   if (listener.is_ours()) os::stop_listening(listener.fd);
   interrupted_.store(1, std::memory_order_relaxed);
   os::futex_wake(&interrupted_, 1);
@@ -282,7 +285,7 @@ void Control::interrupt() {
 void Control::serve() {
   uint64_t now_ns = os::monotonic_ns();
   for (Client& client : clients_) {
-    if (client.descriptor.fd >= 0 && !serve_client(client, now_ns)) let_go(client);
+    if (client.descriptor.fd >= 0 && !serve_client(client, now_ns)) disconnect(client);
   }
   if (listener_ready_ && listener_.is_ours()) accept_client();
 }

@@ -1,10 +1,10 @@
 // The control socket: how `seemalloc` communicates with a running process.
 //
-// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700 (socket_place.h).
-// Off in privileged processes. The client sends lines, `COMMAND [ARGS]\n`; each is answered with
-// `ok <length>\n` and that many bytes, or `error <text>\n`. Commands: see kCommands in commands.cc;
-// they are reserved for clients that may inspect this process, as decided by the kernel (decision
-// 0073):
+// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700
+// (socket_directory.h). Off in privileged processes. The client sends lines, `COMMAND [ARGS]\n`;
+// each is answered with `ok <length>\n` and that many bytes, or `error <text>\n`. Commands: see
+// kCommands in commands.cc; they are reserved for clients that may inspect this process, as decided
+// by the kernel (decision 0073):
 //   prove          is answered with the number N of a descriptor: /proc/PID/fd/N is a link to
 //   `/memfd:seemalloc:SECRET (deleted)`, which
 //                  can be read with the rights that ptrace requires (PTRACE_MODE_READ_FSCREDS):
@@ -44,19 +44,19 @@ class Control {
   void forget();
 
  private:
-  static constexpr unsigned kPlaces = 8;
-  static constexpr unsigned kRootPlaces = 2;  // additional slots that only root can take
-  static constexpr unsigned kClients = kPlaces + kRootPlaces;
+  static constexpr unsigned kSlots = 8;
+  static constexpr unsigned kRootSlots = 2;  // additional slots that only root can take
+  static constexpr unsigned kClients = kSlots + kRootSlots;
   static constexpr unsigned kMaxLine = 1024;
 
   struct Client {
-    os::Descriptor descriptor;
+    os::CheckedDescriptor descriptor;
     bool ready = false;
-    bool proven = false;
+    bool authenticated = false;
     // When it last sent or received something; before its proof, when it connected.
     uint64_t active_ns = 0;
-    uint64_t asked_ns = 0;  // when it sent the request that is being answered
-    os::Descriptor proof;
+    uint64_t requested_ns = 0;  // when it sent the request that is being answered
+    os::CheckedDescriptor proof;
     char secret[33] = {};
     unsigned length = 0;
     char line[kMaxLine] = {};
@@ -65,23 +65,23 @@ class Control {
 
   void open();
   void accept_client();
-  Client* place_for(unsigned user, uint64_t now_ns);
-  static void let_go(Client& client);
+  Client* slot_for(unsigned user, uint64_t now_ns);
+  static void disconnect(Client& client);
   static void note_activity(Client& client, uint64_t now_ns);
   // Each returns false when the client has disconnected, or must be dropped.
   static bool serve_client(Client& client, uint64_t now_ns);
-  static bool is_in_time(const Client& client, uint64_t now_ns);
+  static bool has_time_left(const Client& client, uint64_t now_ns);
   static bool read_client(Client& client, uint64_t now_ns);
   static bool answer_lines(Client& client, uint64_t now_ns);
   static bool send_reply(Client& client, uint64_t now_ns);
   static bool run_line(Client& client, char* line);
-  static bool prove(Client& client, const char* secret);
+  static bool authenticate(Client& client, const char* secret);
 
   std::atomic<uint32_t> interrupted_{0};  // waited for where no descriptor is open
-  os::Descriptor listener_;
+  os::CheckedDescriptor listener_;
   unsigned user_ = 0;
   bool listener_ready_ = false;
-  uint64_t look_again_ns_ = 0;
+  uint64_t check_file_again_ns_ = 0;
   uint64_t accept_again_ns_ = 0;
   Client clients_[kClients];
 };

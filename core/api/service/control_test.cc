@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
-#include "core/api/service/socket_place.h"
+#include "core/api/service/socket_directory.h"
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"
@@ -54,7 +54,7 @@ std::string socket_json() {
 class ControlTest : public testing::Test {
  protected:
   void SetUp() override {
-    os::let_pass(kSecond_ns);
+    os::advance_test_clock(kSecondNs);
     char pattern[] = "/tmp/control_test.XXXXXX";
     folder_ = mkdtemp(pattern);
     place_ = std::make_unique<OptionForTest>(Id::socket_dir, (folder_ + "/sockets").c_str());
@@ -85,7 +85,7 @@ class ControlTest : public testing::Test {
   }
   // Lets time pass in which clients do nothing.
   void pass(uint64_t ns) {
-    os::let_pass(ns);
+    os::advance_test_clock(ns);
     rounds();
   }
 
@@ -142,9 +142,9 @@ class ControlTest : public testing::Test {
   std::vector<int> clients_;
 };
 
-constexpr unsigned kPlaces = 8;
+constexpr unsigned kSlots = 8;
 // The number of places that this test's user can fill.
-unsigned places() { return geteuid() == 0 ? kPlaces + 2 : kPlaces; }
+unsigned places() { return geteuid() == 0 ? kSlots + 2 : kSlots; }
 
 // ---- authentication ----
 
@@ -180,7 +180,7 @@ TEST_F(ControlTest, AProofIsOfOneConnectionAndAGuessEndsIt) {
 TEST_F(ControlTest, WithoutADescriptorOrRandomBitsThereIsNoProof) {
   int fd = connect();
   for (long call : {SYS_memfd_create, SYS_getrandom}) {
-    os::RefuseCalls refuse(call, ENOSYS);
+    os::FailCalls refuse(call, ENOSYS);
     std::string answer = ask(fd, "prove");
     EXPECT_EQ(answer.rfind("error permission denied: no descriptor", 0), 0u) << answer;
   }
@@ -204,17 +204,17 @@ TEST_F(ControlTest, NoPathOfAClientsIsOpened) {
 
 // ---- clients that stop midway ----
 
-TEST_F(ControlTest, AClientThatDoesNotReadHoldsUpNobodyAndIsLetGo) {
+TEST_F(ControlTest, DropsAClientThatDoesNotRead) {
   int stalled = connect_proven(), other = connect_proven();
   std::string many;
   for (int i = 0; i < 100; i++) many += "options\n";
   for (int i = 0; i < 4; i++) say(stalled, many), rounds();
   for (int i = 0; i < 3; i++) {
     EXPECT_TRUE(is_served(other));
-    pass(kSecond_ns);
+    pass(kSecondNs);
   }
   say(stalled, "ping\n");
-  pass(3 * kSecond_ns);
+  pass(3 * kSecondNs);
   std::string all = heard(stalled);
   EXPECT_EQ(all.substr(all.size() - 6), "<gone>");
   EXPECT_GT(all.size(), size_t{64 * KiB}) << "it had been answered until its buffer was full";
@@ -232,7 +232,7 @@ TEST_F(ControlTest, ASlowReaderGetsAllOfALongAnswer) {
   char part[16 * KiB];
   for (int i = 0; i < 10000 && all.size() < kTimes * one.size(); i++) {
     round();
-    if (i % 20 == 0) os::let_pass(kSecond_ns);
+    if (i % 20 == 0) os::advance_test_clock(kSecondNs);
     ssize_t got = recv(slow, part, sizeof(part), MSG_DONTWAIT);
     if (got > 0) all.append(part, static_cast<size_t>(got));
     if (got == 0) break;
@@ -254,7 +254,7 @@ TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
   size_t read = 0;
   char part[10 * KiB];
   for (int i = 0; i < 1000 && read < kTimes * one.size(); i++) {
-    pass(kSecond_ns);
+    pass(kSecondNs);
     ssize_t got = recv(slow, part, sizeof(part), MSG_DONTWAIT);
     ASSERT_TRUE(got > 0 || (got < 0 && errno == EAGAIN))
         << "let go after " << read << " of " << kTimes * one.size();
@@ -266,23 +266,23 @@ TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
 TEST_F(ControlTest, HalfALineIsNotWaitedFor) {
   int half = connect_proven(), byte_by_byte = connect_proven(), idle = connect_proven();
   say(half, "get sam");
-  for (int i = 0; i < 4; i++) say(byte_by_byte, "x"), pass(kSecond_ns);
+  for (int i = 0; i < 4; i++) say(byte_by_byte, "x"), pass(kSecondNs);
   EXPECT_TRUE(is_served(idle));
   say(byte_by_byte, "x");
-  pass(2 * kSecond_ns);
+  pass(2 * kSecondNs);
   EXPECT_EQ(heard(half), "<gone>");
   EXPECT_EQ(heard(byte_by_byte), "<gone>");
-  pass(3600 * kSecond_ns);
+  pass(3600 * kSecondNs);
   EXPECT_TRUE(is_served(idle)) << "one that is just idle stays";
 }
 
-TEST_F(ControlTest, AProofIsNotWaitedForHoweverMuchIsSaid) {
+TEST_F(ControlTest, ProofTimesOutDespiteTraffic) {
   int silent = connect(), busy = connect();
   for (int i = 0; i < 9; i++) {
-    pass(kSecond_ns);
+    pass(kSecondNs);
     EXPECT_NE(ask(busy, "ping"), "<gone>");
   }
-  pass(2 * kSecond_ns);
+  pass(2 * kSecondNs);
   EXPECT_EQ(heard(silent), "<gone>");
   EXPECT_EQ(heard(busy), "<gone>");
 }
@@ -293,7 +293,7 @@ TEST_F(ControlTest, AFloodWithoutAProofEnds) {
   bool ended = false;
   char answer[64 * KiB];
   for (int i = 0; i < 15 && !ended; i++) {
-    os::let_pass(kSecond_ns);
+    os::advance_test_clock(kSecondNs);
     ended = send(flood, "ping\n", 5, MSG_NOSIGNAL) < 0;
     round();
     recv(flood, answer, sizeof(answer), MSG_DONTWAIT);
@@ -301,35 +301,35 @@ TEST_F(ControlTest, AFloodWithoutAProofEnds) {
   EXPECT_TRUE(ended);
 }
 
-TEST_F(ControlTest, IdleConnectionsShutNobodyOut) {
+TEST_F(ControlTest, IdleConnectionsDoNotBlockOthers) {
   std::vector<int> all;
   for (unsigned i = 0; i < places(); i++) all.push_back(connect_proven());
   EXPECT_EQ(heard(connect()), "error too many connections\n<gone>") << "they may be about to ask";
-  pass(kSecond_ns);
+  pass(kSecondNs);
   for (size_t i = 1; i < all.size(); i++) EXPECT_TRUE(is_served(all[i]));
-  pass(1500 * kMillisecond_ns);
+  pass(1500 * kMillisecondNs);
   int fresh = connect_proven();
   EXPECT_TRUE(is_served(fresh));
   EXPECT_EQ(heard(all[0]), "<gone>") << "the one that has been idle longest";
   for (size_t i = 1; i < all.size(); i++) EXPECT_TRUE(is_served(all[i])) << i;
 }
 
-TEST_F(ControlTest, WhoHasProvedNothingMakesRoomFirst) {
+TEST_F(ControlTest, UnprovenClientsAreEvictedFirst) {
   std::vector<int> proven;
-  for (unsigned i = 0; i + 3 < kPlaces; i++) proven.push_back(connect_proven());
-  pass(kSecond_ns);
+  for (unsigned i = 0; i + 3 < kSlots; i++) proven.push_back(connect_proven());
+  pass(kSecondNs);
   std::vector<int> unproven;
-  for (unsigned i = kPlaces - 3; i < places(); i++) unproven.push_back(connect());
-  pass(3 * kSecond_ns);
+  for (unsigned i = kSlots - 3; i < places(); i++) unproven.push_back(connect());
+  pass(3 * kSecondNs);
   for (int fd : unproven) ask(fd, "ping");
   EXPECT_TRUE(is_served(connect_proven()));
   EXPECT_TRUE(is_served(connect_proven()));
   for (int fd : proven) EXPECT_TRUE(is_served(fd));
 }
 
-TEST_F(ControlTest, PlacesAreKeptForRoot) {
+TEST_F(ControlTest, SlotsAreReservedForRoot) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  for (unsigned i = 0; i < kPlaces; i++) connect_proven();
+  for (unsigned i = 0; i < kSlots; i++) connect_proven();
   EXPECT_TRUE(is_served(connect_proven()));
 }
 
@@ -373,9 +373,9 @@ TEST_F(ControlTest, RandomBytesAreAnsweredOrRefused) {
     if (random() % 2 == 0) heard(fd);
     close(fd);
     clients_.pop_back();
-    pass(random() % (3 * kSecond_ns));
+    pass(random() % (3 * kSecondNs));
   }
-  pass(60 * kSecond_ns);
+  pass(60 * kSecondNs);
   EXPECT_TRUE(is_served(connect_proven()));
 }
 
@@ -386,24 +386,24 @@ TEST_F(ControlTest, AFileThatWasRemovedIsMadeAgain) {
   std::filesystem::remove(path());
   rounds();
   EXPECT_FALSE(std::filesystem::exists(path())) << "not looked for in each round";
-  pass(3 * kSecond_ns);
+  pass(3 * kSecondNs);
   EXPECT_TRUE(is_served(connect_proven()));
   EXPECT_TRUE(is_served(before));
   std::filesystem::remove_all(folder_ + "/sockets");
-  pass(3 * kSecond_ns);
+  pass(3 * kSecondNs);
   EXPECT_TRUE(is_served(connect_proven()));
   EXPECT_TRUE(remove_socket());
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
 // For example, in another pid namespace.
-TEST_F(ControlTest, AnotherProcessOfTheSameNumberKeepsItsSocket) {
+TEST_F(ControlTest, ProcessWithReusedIdKeepsItsSocket) {
   round();
   std::filesystem::remove(path());
   int theirs = os::listen_unix(path().c_str());
   ASSERT_GE(theirs, 0);
   os::FileIdentity file = os::identity(path().c_str());
-  pass(3 * kSecond_ns);
+  pass(3 * kSecondNs);
   EXPECT_NE(socket_json().find(second_path()), std::string::npos) << socket_json();
   EXPECT_NE(socket_json().find("another process listens there"), std::string::npos)
       << socket_json();
@@ -423,7 +423,7 @@ TEST_F(ControlTest, ALeftoverIsReplaced) {
   EXPECT_TRUE(is_served(connect_proven()));
 }
 
-TEST_F(ControlTest, AnotherPlaceIsTakenAndTheCauseKept) {
+TEST_F(ControlTest, UsesAnotherDirectoryAndKeepsTheCause) {
   std::string sockets = folder_ + "/sockets", elsewhere = folder_ + "/elsewhere";
   std::filesystem::create_directory(elsewhere);
   ASSERT_EQ(chmod(elsewhere.c_str(), 0700), 0);
@@ -459,7 +459,7 @@ TEST_F(ControlTest, AnotherPlaceIsTakenAndTheCauseKept) {
   EXPECT_NE(socket_json().find("\"refused\":[]"), std::string::npos) << socket_json();
 }
 
-TEST_F(ControlTest, WithoutAnyPlaceTheHelpersNameSaysWhyAndItIsTriedAgain) {
+TEST_F(ControlTest, WithoutADirectoryTheThreadNameShowsTheCause) {
   auto name = [] {
     std::ifstream comm("/proc/thread-self/comm");
     std::string text;
@@ -474,15 +474,15 @@ TEST_F(ControlTest, WithoutAnyPlaceTheHelpersNameSaysWhyAndItIsTriedAgain) {
                                                               {SYS_statx, ENOSYS}}) {
     SCOPED_TRACE(call);
     {
-      os::RefuseCalls refuse(call, error);
-      pass(10 * kSecond_ns);
+      os::FailCalls refuse(call, error);
+      pass(10 * kSecondNs);
       EXPECT_EQ(name(), "seemalloc:" + std::to_string(error));
       EXPECT_NE(socket_json().find("\"path\":\"\""), std::string::npos) << socket_json();
       unsigned before = refuse.refusals();
-      pass(4 * kSecond_ns);
+      pass(4 * kSecondNs);
       EXPECT_EQ(refuse.refusals(), before) << "not tried in each round";
     }
-    pass(10 * kSecond_ns);
+    pass(10 * kSecondNs);
     EXPECT_EQ(name(), "seemalloc");
     EXPECT_TRUE(is_served(connect_proven()));
     std::filesystem::remove_all(folder_ + "/sockets");
@@ -496,7 +496,7 @@ TEST_F(ControlTest, RefusedCallsWhileItServesAreNoCrash) {
     for (unsigned every : {1u, 2u, 3u}) {
       int fd = connect_proven();
       {
-        os::RefuseCalls refuse(call, EPERM, every);
+        os::FailCalls refuse(call, EPERM, every);
         for (const char* line : {"ping\n", "stats\n", "threads\n", "options\n", "map\n"}) {
           send(fd, line, strlen(line), MSG_NOSIGNAL);
           int other = connect_to(path());
@@ -504,7 +504,7 @@ TEST_F(ControlTest, RefusedCallsWhileItServesAreNoCrash) {
           if (other >= 0) close(other);
         }
       }
-      pass(20 * kSecond_ns);
+      pass(20 * kSecondNs);
       EXPECT_TRUE(is_served(connect_proven())) << every;
     }
   }

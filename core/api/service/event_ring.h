@@ -77,23 +77,23 @@ class EventRing {
 
   // Reads the event at *place and advances *place; false when there is none yet. Overwritten events
   // are skipped and counted in *lost.
-  bool read(uint64_t* place, TraceEvent* event, uint64_t* lost) const {
+  bool read(uint64_t* position, TraceEvent* event, uint64_t* lost) const {
     for (;;) {
       uint64_t end = head();
-      if (*place == end) return false;
-      if (end - *place > kSlots) {
-        *lost += end - kSlots - *place;
-        *place = end - kSlots;
+      if (*position == end) return false;
+      if (end - *position > kSlots) {
+        *lost += end - kSlots - *position;
+        *position = end - kSlots;
       }
-      const Slot& slot = slots_[*place % kSlots];
+      const Slot& slot = slots_[*position % kSlots];
       uint64_t state = slot.state.load(std::memory_order_acquire);
-      if (state <= 2 * *place + 1) return false;  // being written
-      bool whole = state == 2 * *place + 2;
+      if (state <= 2 * *position + 1) return false;  // being written
+      bool whole = state == 2 * *position + 2;
       if (whole) {
         read_words(slot, event);
         whole = slot.state.load(std::memory_order_acquire) == state;
       }
-      ++*place;
+      ++*position;
       if (whole) return true;
       ++*lost;
     }

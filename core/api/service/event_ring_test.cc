@@ -51,14 +51,14 @@ void expect_whole(const TraceEvent& event) {
 
 TEST(EventRing, IsEmptyAtFirst) {
   Memory memory;
-  uint64_t place = 0, lost = 0;
+  uint64_t position = 0, lost = 0;
   TraceEvent event;
-  EXPECT_FALSE(memory.ring().read(&place, &event, &lost));
+  EXPECT_FALSE(memory.ring().read(&position, &event, &lost));
   EXPECT_EQ(lost, 0u);
 }
 
 // Random writes and reads by three readers, against a queue that drops its oldest element.
-TEST(EventRing, DoesWhatTheModelDoes) {
+TEST(EventRing, MatchesTheModel) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -66,7 +66,7 @@ TEST(EventRing, DoesWhatTheModelDoes) {
   std::deque<uint64_t> model;
   uint64_t written = 0;
   struct {
-    uint64_t place = 0, lost = 0, read = 0;
+    uint64_t position = 0, lost = 0, read = 0;
   } readers[3];
   for (int step = 0; step < 300; step++) {
     for (unsigned n = random() % (step % 20 == 0 ? 3 * EventRing::kSlots : 300); n != 0; n--) {
@@ -79,7 +79,7 @@ TEST(EventRing, DoesWhatTheModelDoes) {
     for (unsigned n = random() % 400; n != 0; n--) {
       uint64_t next =
           std::max<uint64_t>(reader.read + reader.lost, model.empty() ? 0 : model.front());
-      bool any = memory.ring().read(&reader.place, &event, &reader.lost);
+      bool any = memory.ring().read(&reader.position, &event, &reader.lost);
       ASSERT_EQ(any, next < written);
       if (!any) break;
       ASSERT_EQ(event.begin_ns, next);
@@ -104,9 +104,9 @@ struct Tally {
   std::vector<uint64_t> last;  // of each writer
 
   explicit Tally(unsigned writers) : last(writers, 0) {}
-  void read_all(const EventRing& ring, uint64_t* place) {
+  void read_all(const EventRing& ring, uint64_t* position) {
     TraceEvent event;
-    while (ring.read(place, &event, &lost)) {
+    while (ring.read(position, &event, &lost)) {
       expect_whole(event);
       ASSERT_GT(event.begin_ns, last[event.thread]) << "out of order, or twice";
       last[event.thread] = event.begin_ns;
@@ -132,9 +132,9 @@ TEST(EventRing, ManyWritersAndReaders) {
   for (unsigned r = 0; r < kReaders; r++) {
     readers.emplace_back([&] {
       Tally tally(kWriters);
-      uint64_t place = 0;
-      while (!done) tally.read_all(ring, &place);
-      tally.read_all(ring, &place);
+      uint64_t position = 0;
+      while (!done) tally.read_all(ring, &position);
+      tally.read_all(ring, &position);
       EXPECT_EQ(tally.read + tally.lost, put.load());
     });
   }

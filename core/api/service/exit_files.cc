@@ -19,7 +19,7 @@ using options::Id;
 namespace {
 
 using Print = void (*)();
-constinit const Print kPrintJemallocsStatistics = print_jemallocs_statistics;
+constinit const Print kPrintJemallocStatistics = print_jemalloc_statistics;
 
 int write_statistics(const char* pattern, Text& path) {
   if (!dump_name_from(pattern, path)) return kDumpNameTooLong;
@@ -37,7 +37,7 @@ void dump_to(const char* pattern) {
 }
 
 // Appends the file's name to `path`, or leaves it empty.
-void dump_finally(Text& path) {
+void dump_final_profile(Text& path) {
   if (options::get(Id::dump_final) == 0) return;
   int result = dump_by_prefix(DumpReason::kExit, path);
   warn_of_failed_dump("heap profile", path.c_str(), result);
@@ -51,7 +51,7 @@ void write_statistics_to(const char* pattern) {
 }
 
 // Reports the bytes in use, as estimated from samples.
-void say_what_is_left(const char* profile) {
+void print_leak_summary(const char* profile) {
   SamplingReport r = sampling_report();
   FixedText<kDumpPathBytes + 256> line;
   line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error "
@@ -70,18 +70,18 @@ bool dumps_at_exit() {
 }
 
 void dump_at_exit() {
-  finish_dumps();
+  finish_dumps_at_exit();
   FixedText<options::kMaxTextBytes> pattern;
   copy_text_option(Id::dump_at_exit, pattern);
   if (pattern.size() != 0) dump_to(pattern.c_str());
   FixedText<kDumpPathBytes> path;
-  dump_finally(path);
-  if (options::get(Id::leak_summary) != 0) say_what_is_left(path.c_str());
+  dump_final_profile(path);
+  if (options::get(Id::leak_summary) != 0) print_leak_summary(path.c_str());
   pattern.clear();
   copy_text_option(Id::stats_at_exit, pattern);
   if (pattern.size() != 0) write_statistics_to(pattern.c_str());
   if (options::get(Id::stats_print) != 0)
-    kPrintJemallocsStatistics != nullptr ? kPrintJemallocsStatistics() : print_statistics();
+    kPrintJemallocStatistics != nullptr ? kPrintJemallocStatistics() : print_statistics();
 }
 
 }  // namespace seemalloc

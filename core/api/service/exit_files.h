@@ -6,7 +6,7 @@ namespace seemalloc {
 
 // jemalloc's statistics, for the option stats_print. Null except in libseemalloc_compat: those of
 // malloc_stats() are printed.
-__attribute__((weak, visibility("hidden"))) void print_jemallocs_statistics();
+__attribute__((weak, visibility("hidden"))) void print_jemalloc_statistics();
 
 // Writes the files that the options request at exit.
 void dump_at_exit();

@@ -25,34 +25,34 @@ using heap::PartKind;
 using pages::SpanState;
 
 // The longest line of a sum, and of one part.
-constexpr size_t kLineRoom = 400;
-constexpr size_t kPartRoom = 320;
-static_assert(kMemoryJsonBytes + kLineRoom / 4 < 2 * kLineRoom);
+constexpr size_t kMaxLineBytes = 400;
+constexpr size_t kMaxPartBytes = 320;
+static_assert(kMemoryJsonBytes + kMaxLineBytes / 4 < 2 * kMaxLineBytes);
 // Address space for an answer with parts; unwritten pages cost no memory.
 constexpr size_t kPartsBytes = 16 * MiB;
 
 size_t bytes_of_sums() {
   size_t lines =
-      pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kExtents;
-  constexpr size_t kMore = 256;  // samples that may be added meanwhile
+      pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kMaxExtents;
+  constexpr size_t kHeadroom = 256;  // samples that may be added meanwhile
   constexpr size_t kStacksBytes = 1 * MiB;
-  return round_up((lines + kMore) * kLineRoom + kStacksBytes, os::page_bytes());
+  return round_up((lines + kHeadroom) * kMaxLineBytes + kStacksBytes, os::page_bytes());
 }
 
 // ---- the samples that pin spans ----
 
 // A sampled block, by the start of its own span, or by the number of its home span.
-struct Pin {
+struct PinningSample {
   uint64_t key;
   SampleView sample;
 };
 constexpr uint64_t kHomeKey = uint64_t{1} << 63;
 
-class Pins {
+class PinningSamples {
  public:
-  explicit Pins(const HeapMapRequest& request)
+  explicit PinningSamples(const HeapMapRequest& request)
       : request_(request),
-        memory_(round_up((2 * sampling_report().live_samples + kMore) * sizeof(Pin),
+        memory_(round_up((2 * sampling_report().live_samples + kHeadroom) * sizeof(PinningSample),
                          os::page_bytes())) {}
 
   // False when memory was refused.
@@ -60,10 +60,10 @@ class Pins {
     if (memory_.memory() == nullptr) return false;
     heap::for_each_sampled_block(
         [](void* context, const heap::SampledBlock& block) {
-          static_cast<Pins*>(context)->add(block);
+          static_cast<PinningSamples*>(context)->add(block);
         },
         this);
-    std::sort(pins(), pins() + count_, [](const Pin& a, const Pin& b) {
+    std::sort(pins(), pins() + count_, [](const PinningSample& a, const PinningSample& b) {
       return a.key != b.key ? a.key < b.key : a.sample.born_ns < b.sample.born_ns;
     });
     return true;
@@ -71,18 +71,19 @@ class Pins {
 
   // The oldest sample of the key, or null; *samples is the number of samples of the key.
   const SampleView* find(uint64_t key, uint64_t* samples) {
-    const Pin* end = pins() + count_;
-    const Pin* first = std::lower_bound(pins(), pins() + count_, key,
-                                        [](const Pin& pin, uint64_t k) { return pin.key < k; });
+    const PinningSample* end = pins() + count_;
+    const PinningSample* first =
+        std::lower_bound(pins(), pins() + count_, key,
+                         [](const PinningSample& pin, uint64_t k) { return pin.key < k; });
     *samples = 0;
     while (first + *samples < end && first[*samples].key == key) ++*samples;
     return *samples != 0 ? &first->sample : nullptr;
   }
 
  private:
-  static constexpr size_t kMore = 4096;  // samples that may be added while it is filled
+  static constexpr size_t kHeadroom = 4096;  // samples that may be added while it is filled
 
-  Pin* pins() { return reinterpret_cast<Pin*>(memory_.memory()); }
+  PinningSample* pins() { return reinterpret_cast<PinningSample*>(memory_.memory()); }
 
   // Called under the lock of the block's class: its span and its sample cannot go away.
   void add(const heap::SampledBlock& block) {
@@ -94,8 +95,8 @@ class Pins {
     if (block.home != 0) push(kHomeKey | block.home, sample);
   }
   void push(uint64_t key, const SampleView& sample) {
-    if ((count_ + 1) * sizeof(Pin) > memory_.bytes()) return;
-    pins()[count_++] = Pin{key, sample};
+    if ((count_ + 1) * sizeof(PinningSample) > memory_.bytes()) return;
+    pins()[count_++] = PinningSample{key, sample};
   }
 
   const HeapMapRequest& request_;
@@ -106,10 +107,10 @@ class Pins {
 // The stacks that lines refer to, each to be written once.
 class Stacks {
  public:
-  Stacks() : memory_(kMost * sizeof(SampleView)) {}
+  Stacks() : memory_(kMax * sizeof(SampleView)) {}
   bool ready() const { return memory_.memory() != nullptr; }
   void add(const SampleView& sample) {
-    if (count_ < kMost) stacks()[count_++] = sample;
+    if (count_ < kMax) stacks()[count_++] = sample;
   }
   // Returns the number of stacks left out for lack of space.
   uint64_t write(Text& out, size_t room) {
@@ -119,7 +120,7 @@ class Stacks {
     for (size_t i = 0; i < count_; i++) {
       const SampleView& sample = stacks()[i];
       if (i != 0 && stacks()[i - 1].stack == sample.stack) continue;
-      if (out.size() + 2 * kLineRoom + room_for(sample) > room) {
+      if (out.size() + 2 * kMaxLineBytes + estimate_text_bytes(sample) > room) {
         left_out++;
         continue;
       }
@@ -129,18 +130,18 @@ class Stacks {
   }
 
  private:
-  static constexpr size_t kMost = 64 * 1024;
+  static constexpr size_t kMax = 64 * 1024;
 
   SampleView* stacks() { return reinterpret_cast<SampleView*>(memory_.memory()); }
 
   // The most bytes that the frames can take.
-  static size_t room_for(const SampleView& sample) {
-    constexpr size_t kFrameRoom = 24, kPlaceRoom = 80;
-    size_t bytes = sample.depth * kFrameRoom;
-    PythonPlace place;
+  static size_t estimate_text_bytes(const SampleView& sample) {
+    constexpr size_t kMaxFrameBytes = 24, kMaxLocationBytes = 80;
+    size_t bytes = sample.depth * kMaxFrameBytes;
+    PythonLocation place;
     for (unsigned i = 0; i < sample.depth; i++) {
-      if (python_place(sample.return_addresses[i], &place))
-        bytes += kPlaceRoom + 2 * (place.function_bytes + place.file_bytes);
+      if (python_location(sample.return_addresses[i], &place))
+        bytes += kMaxLocationBytes + 2 * (place.function_bytes + place.file_bytes);
     }
     return bytes;
   }
@@ -161,13 +162,13 @@ class Stacks {
 
   // Frames that only the process can name.
   static void write_python(JsonObject& object, const SampleView& sample) {
-    PythonPlace place;
-    auto is_python = [&](uintptr_t pc) { return python_place(pc, &place); };
+    PythonLocation place;
+    auto is_python = [&](uintptr_t pc) { return python_location(pc, &place); };
     if (!std::any_of(sample.return_addresses, sample.return_addresses + sample.depth, is_python))
       return;
     JsonArray places(object.key("python"));
     for (unsigned i = 0; i < sample.depth; i++) {
-      if (!python_place(sample.return_addresses[i], &place)) continue;
+      if (!python_location(sample.return_addresses[i], &place)) continue;
       JsonObject one(places.next());
       one.key("address") << '"' << Hex{sample.return_addresses[i]} << '"';
       append_escaped(one.key("function") << '"', place.function, place.function_bytes) << '"';
@@ -183,7 +184,7 @@ class Stacks {
 // ---- lines ----
 
 uint64_t ms_since(uint64_t then_ns, uint64_t now_ns) {
-  return then_ns < now_ns ? (now_ns - then_ns) / kMillisecond_ns : 0;
+  return then_ns < now_ns ? (now_ns - then_ns) / kMillisecondNs : 0;
 }
 
 const char* word_of(PartKind kind) {
@@ -214,12 +215,13 @@ const char* word_of(const MapPart& part) {
 
 struct Scratch {
   heap::RegionMap region;
-  pages::Extent extents[pages::HugeCache::kExtents];
+  pages::Extent extents[pages::HugeCache::kMaxExtents];
 };
 
 class Writer {
  public:
-  Writer(Text& out, size_t room, const HeapMapRequest& request, Pins* pins, Stacks& stacks)
+  Writer(Text& out, size_t room, const HeapMapRequest& request, PinningSamples* pins,
+         Stacks& stacks)
       : out_(out),
         room_(room),
         request_(request),
@@ -237,8 +239,8 @@ class Writer {
           static_cast<Writer*>(context)->write_huge(part);
         },
         this);
-    unsigned count = pages::kept_huge(scratch->extents);
-    for (unsigned i = 0; i < count; i++) write_kept(scratch->extents[i]);
+    unsigned count = pages::copy_cached_extents(scratch->extents);
+    for (unsigned i = 0; i < count; i++) write_retained(scratch->extents[i]);
     uint64_t stacks_left_out = stacks_.write(out_, room_);
     {
       JsonObject(out_)
@@ -255,14 +257,14 @@ class Writer {
  private:
   // The last line always has space reserved.
   bool has_room(size_t bytes) {
-    if (out_.size() + bytes + kLineRoom <= room_) return true;
+    if (out_.size() + bytes + kMaxLineBytes <= room_) return true;
     left_out_++;
     return false;
   }
 
   // The resident parts of all memory: the lines that follow are based on the heap's metadata.
   void write_memory() {
-    if (!has_room(2 * kLineRoom)) return;
+    if (!has_room(2 * kMaxLineBytes)) return;
     {
       JsonObject object(out_);
       write_memory_json(object.key("memory"), heap::statistics(), true);
@@ -271,13 +273,13 @@ class Writer {
   }
 
   void write_region(const heap::RegionMap& r) {
-    if (!has_room(kLineRoom + r.part_count * kPartRoom)) return;
+    if (!has_room(kMaxLineBytes + r.part_count * kMaxPartBytes)) return;
     regions_++;
     {
       JsonObject object(out_);
       object.key("region") << '"' << Hex{r.base} << '"';
       object.put("shard", uint64_t{r.shard})
-          .put("huge", uint64_t{r.huge})
+          .put("huge", uint64_t{r.on_huge_page})
           .put("spans", uint64_t{r.spans})
           .put("used", uint64_t{r.used})
           .put("taken", uint64_t{r.taken})
@@ -288,7 +290,7 @@ class Writer {
           .put("live_bytes", r.live_bytes)
           .put("free_bytes", r.free_bytes)
           .put("hole_bytes", r.hole_bytes)
-          .put("most", uint64_t{r.most_block_bytes});
+          .put("most", uint64_t{r.main_class_bytes});
       if (request_.with_parts) {
         JsonArray parts(object.key("parts"));
         for (unsigned i = 0; i < r.part_count; i++) write_part(parts.next(), r.parts[i]);
@@ -313,7 +315,8 @@ class Writer {
     if (part.returned != 0) object.put("returned", uint64_t{part.returned});
     if (part.hole_pages != 0) object.put("holes", uint64_t{part.hole_pages});
     if (part.kind == PartKind::kSmall) object.put("state", word_of(part));
-    if (part.waits) object.put("idle_ms", heap::ns_since_hole_epoch(part.since) / kMillisecond_ns);
+    if (part.is_waiting)
+      object.put("idle_ms", heap::ns_since_hole_epoch(part.since) / kMillisecondNs);
     uint64_t key = part.kind == PartKind::kSampled ? part.start
                    : part.home != 0                ? kHomeKey | part.home
                                                    : 0;
@@ -331,7 +334,7 @@ class Writer {
   }
 
   void write_huge(const heap::HugePart& part) {
-    if (!has_room(kLineRoom)) return;
+    if (!has_room(kMaxLineBytes)) return;
     {
       JsonObject object(out_);
       object.key("block") << '"' << Hex{part.start} << '"';
@@ -342,8 +345,9 @@ class Writer {
     out_ << '\n';
   }
 
-  void write_kept(const pages::Extent& extent) {
-    if (extent.start < request_.from || extent.start >= request_.to || !has_room(kLineRoom)) return;
+  void write_retained(const pages::Extent& extent) {
+    if (extent.start < request_.from || extent.start >= request_.to || !has_room(kMaxLineBytes))
+      return;
     {
       JsonObject object(out_);
       object.key("kept") << '"' << Hex{extent.start} << '"';
@@ -357,7 +361,7 @@ class Writer {
   Text& out_;
   size_t room_;
   const HeapMapRequest& request_;
-  Pins* pins_;  // null: sums only
+  PinningSamples* pins_;  // null: sums only
   Stacks& stacks_;
   uint64_t now_ns_;
   uint64_t regions_ = 0, left_out_ = 0;
@@ -385,7 +389,7 @@ bool HeapMapJson::write() {
     Writer(text_, room_, request_, nullptr, stacks).write(space);
     return true;
   }
-  Pins pins(request_);
+  PinningSamples pins(request_);
   if (!pins.collect()) return false;
   Writer(text_, room_, request_, &pins, stacks).write(space);
   return true;

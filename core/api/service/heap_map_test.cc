@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"  // the heap must not change between two calls
+#include "core/api/helper/without_helper_for_test.h"  // the heap must not change between two calls
 #include "core/api/malloc/test_api.h"
 #include "core/api/service/report.h"
 #include "core/base/seed_for_test.h"
@@ -179,7 +179,7 @@ struct Counted {
   size_t spans = 0;
 };
 
-TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
+TEST_F(HeapMap, MatchesAWalkOverAllSpans) {
   std::mt19937 random(seed_for_test());
   std::vector<void*> blocks;
   for (int i = 0; i < 40000; i++) blocks.push_back(sm_malloc(random() % 3000));
@@ -241,7 +241,7 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
 
 // The other lines are based on the heap's metadata, which does not know that freed blocks on hardly
 // written pages are not resident.
-TEST_F(HeapMap, SaysWhatIsResidentAsStatisticsDo) {
+TEST_F(HeapMap, ResidentBytesMatchStatistics) {
   heap::purge_all();  // the blocks' memory is fresh
   std::vector<void*> blocks;
   for (int i = 0; i < 2000; i++) blocks.push_back(sm_malloc(20000));
@@ -262,18 +262,18 @@ TEST_F(HeapMap, SaysWhatIsResidentAsStatisticsDo) {
   for (size_t i = 0; i < blocks.size(); i += 8) sm_free(blocks[i]);
 }
 
-TEST_F(HeapMap, ShowsEmptyPurgedAndKept) {
+TEST_F(HeapMap, ShowsEmptyPurgedAndCached) {
   constexpr size_t kHuge = 3 * MiB;
   std::vector<void*> blocks;
   for (int i = 0; i < 20000; i++) blocks.push_back(sm_malloc(1000));
-  void* huge = sm_malloc(kHuge);
+  void* on_huge_page = sm_malloc(kHuge);
   for (size_t i = 0; i < blocks.size(); i++) {
     if (i % 200 != 0) sm_free(blocks[i]);
   }
   Map full = take_parts();
   const Object* block = nullptr;
   for (const Object& o : full.blocks) {
-    if (o.number("block") == reinterpret_cast<uintptr_t>(huge)) block = &o;
+    if (o.number("block") == reinterpret_cast<uintptr_t>(on_huge_page)) block = &o;
   }
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(block->number("bytes"), kHuge);
@@ -292,10 +292,10 @@ TEST_F(HeapMap, ShowsEmptyPurgedAndKept) {
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->number("size"), sm_malloc_usable_size(blocks[0]));
   EXPECT_LT(part->number("live"), 5u) << "of 8 and more";
-  sm_free(huge);
+  sm_free(on_huge_page);
   size_t kept = 0;
   for (const Object& o : take_sums().kept) {
-    if (o.number("kept") == reinterpret_cast<uintptr_t>(huge)) kept = o.number("bytes");
+    if (o.number("kept") == reinterpret_cast<uintptr_t>(on_huge_page)) kept = o.number("bytes");
   }
   EXPECT_EQ(kept, kHuge);
   for (size_t i = 0; i < blocks.size(); i += 200) sm_free(blocks[i]);
@@ -336,7 +336,7 @@ bool has_frame_here(const std::vector<std::string>& frames) {
 
 // The thread with a sampled block in a span, or whose home it is, is reported, with the age of the
 // block.
-TEST_F(HeapMap, TellsWhoPins) {
+TEST_F(HeapMap, ReportsPinningSamples) {
   ASSERT_EQ(seemalloc_profile_start(16 * 1024), 0);
   std::vector<void*> blocks;
   for (int i = 0; i < 20000; i++) blocks.push_back(allocate_here(700));
@@ -423,7 +423,7 @@ TEST_F(HeapMap, AGrandchildsThreadHasItsOwnNumberToo) {
 }
 
 // A thread's own spans are timed anew at each pass for holes: the map shows no age for them.
-TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
+TEST_F(HeapMap, OnlyUnownedSpansReportTheirAge) {
   auto sparse = [] {
     std::vector<void*> all, kept;
     for (int i = 0; i < 20000; i++) all.push_back(sm_malloc(640));
@@ -435,8 +435,8 @@ TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
   std::thread([&] { left = sparse(); }).join();
   heap::purge_all_holes();
   ASSERT_GT(heap::hole_epoch.load(), 1u);
-  os::pause(30 * kMillisecond_ns);
-  EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecond_ns)
+  os::pause(30 * kMillisecondNs);
+  EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecondNs)
       << "the first period began before the second";
   size_t available = 0, central = 0;
   for (const Object& region : take_parts().regions) {
@@ -452,7 +452,7 @@ TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
   for (void* block : own) sm_free(block);
 }
 
-TEST_F(HeapMap, SaysWhatItHadNoRoomFor) {
+TEST_F(HeapMap, ReportsTruncation) {
   std::vector<void*> blocks;
   for (int i = 0; i < 20; i++) blocks.push_back(sm_malloc(1000000));
   for (size_t room : {size_t{2} * KiB, size_t{5} * KiB, size_t{64} * KiB}) {
@@ -468,10 +468,10 @@ TEST_F(HeapMap, SaysWhatItHadNoRoomFor) {
   for (void* block : blocks) sm_free(block);
 }
 
-TEST_F(HeapMap, RefusedMemoryIsSaid) {
+TEST_F(HeapMap, RefusedMemoryIsReported) {
   for (unsigned skip = 0; skip < 4; skip++) {
     HeapMapRequest request{.from = 0, .to = UINT64_MAX, .with_parts = true};
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM, 1, skip);
+    os::FailCalls refuse(SYS_mmap, ENOMEM, 1, skip);
     HeapMapJson json(request);
     EXPECT_FALSE(json.write()) << skip;
   }
@@ -479,7 +479,7 @@ TEST_F(HeapMap, RefusedMemoryIsSaid) {
   EXPECT_TRUE(json.write());
 }
 
-TEST_F(HeapMap, IsWholeWhileThreadsWork) {
+TEST_F(HeapMap, IsCompleteWhileThreadsWork) {
   ASSERT_EQ(seemalloc_profile_start(32 * 1024), 0);
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

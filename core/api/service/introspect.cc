@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#include "core/api/malloc/other_names.h"
+#include "core/api/malloc/alternative_names.h"
 #include "core/api/service/report.h"
 #include "core/base/compiler.h"
 #include "core/heap/maintenance/purge_all.h"
@@ -27,11 +27,11 @@ SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
 
 namespace seemalloc {
 
-struct mallinfo2 heap_info() {
-  return heap_info(heap::statistics());
+struct mallinfo2 mallinfo2_figures() {
+  return mallinfo2_figures(heap::statistics());
 }
 
-struct mallinfo2 heap_info(const heap::Statistics& s) {
+struct mallinfo2 mallinfo2_figures(const heap::Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   struct mallinfo2 info {};
@@ -39,8 +39,8 @@ struct mallinfo2 heap_info(const heap::Statistics& s) {
   info.hblks = huge.spans;            // blocks with a separate mapping
   info.hblkhd = huge.used_bytes;
   // Counted one after the other while other threads run: a difference may come out below zero.
-  info.uordblks = minus(s.live_bytes, huge.used_bytes);        // in use
-  info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
+  info.uordblks = saturating_subtract(s.live_bytes, huge.used_bytes);        // in use
+  info.fordblks = saturating_subtract(regions.mapped_bytes, info.uordblks);  // not in use
   for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
   // Free pages count as one block, as glibc's top does.
   info.ordblks += regions.used_bytes < regions.mapped_bytes;
@@ -53,7 +53,7 @@ int as_int(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
 }  // namespace
 
 struct mallinfo heap_info_in_int() {
-  struct mallinfo2 wide = heap_info();
+  struct mallinfo2 wide = mallinfo2_figures();
   struct mallinfo info {};
   info.arena = as_int(wide.arena);
   info.ordblks = as_int(wide.ordblks);
@@ -67,7 +67,7 @@ struct mallinfo heap_info_in_int() {
 
 }  // namespace seemalloc
 
-SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept { return heap_info(); }
+SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept { return mallinfo2_figures(); }
 SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept { return heap_info_in_int(); }
 SEEMALLOC_EXPORT void malloc_stats(void) noexcept { print_statistics(); }
 
@@ -108,7 +108,7 @@ void write_row(Text& out, const char* element, const char* type, uint64_t bytes)
 }
 
 void write_regions(Text& out, const struct mallinfo2& info) {
-  size_t most = size_t{pages::most_region_count()} * kRegionBytes;
+  size_t most = size_t{pages::max_region_count()} * kRegionBytes;
   write_row(out, "system", "current", info.arena);
   write_row(out, "system", "max", info.arena > most ? info.arena : most);
   write_row(out, "aspace", "total", info.arena);
@@ -119,7 +119,7 @@ void write_regions(Text& out, const struct mallinfo2& info) {
 void write_info(Text& out) {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
-  struct mallinfo2 info = heap_info(s);
+  struct mallinfo2 info = mallinfo2_figures(s);
   out << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION
          "\"/>\n<heap nr=\"0\">\n<sizes>\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
@@ -166,7 +166,7 @@ SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
 // ptmalloc's parameters (arenas, mmap thresholds, trimming) have no counterpart: values that glibc
 // would accept are accepted and have no effect. seemalloc's options are set by name:
 // seemalloc_option_set().
-int seemalloc::accept_mallopt(int parameter, int value) {
+int seemalloc::check_mallopt(int parameter, int value) {
   constexpr int kLargestFastBlock = 80 * sizeof(size_t) / 4;
   constexpr int kLargestMmapThreshold = 32 * MiB;
   switch (parameter) {
@@ -184,5 +184,5 @@ int seemalloc::accept_mallopt(int parameter, int value) {
 }
 
 SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept {
-  return accept_mallopt(parameter, value);
+  return check_mallopt(parameter, value);
 }

@@ -27,7 +27,7 @@ void Reply::error(const char* what, const char* detail) {
   head_bytes_ = head.size();
 }
 
-void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
+void Reply::set_body(char* memory, size_t mapped_bytes, size_t bytes) {
   DCHECK(!is_pending());
   // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork
   // happened.
@@ -41,27 +41,27 @@ void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
 
 void Reply::memory(MappedText& memory, size_t bytes) {
   size_t mapped_bytes = memory.bytes();
-  long_answer(memory.release(), mapped_bytes, bytes);
+  set_body(memory.release(), mapped_bytes, bytes);
 }
 
 void Reply::profile(const ProfileBytes& profile) {
-  long_answer(profile.data, profile.mapped_bytes, profile.bytes);
+  set_body(profile.data, profile.mapped_bytes, profile.bytes);
 }
 
-Reply::Sent Reply::send(int fd, size_t* bytes) {
+Reply::SendResult Reply::send(int fd, size_t* bytes) {
   *bytes = 0;
   while (sent_ < head_bytes_ + bytes_) {
     bool of_head = sent_ < head_bytes_;
     const char* from = of_head ? head_ + sent_ : memory_ + (sent_ - head_bytes_);
     long sent =
         os::send_now(fd, from, of_head ? head_bytes_ - sent_ : head_bytes_ + bytes_ - sent_);
-    if (sent == kWouldBlock) return Sent::kSome;
-    if (sent < 0) return Sent::kGone;
+    if (sent == kWouldBlock) return SendResult::kPartial;
+    if (sent < 0) return SendResult::kDisconnected;
     sent_ += static_cast<size_t>(sent);
     *bytes += static_cast<size_t>(sent);
   }
   clear();
-  return Sent::kAll;
+  return SendResult::kAll;
 }
 
 void Reply::clear() {

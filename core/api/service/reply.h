@@ -18,7 +18,7 @@ namespace seemalloc {
 
 class Reply {
  public:
-  enum class Sent { kAll, kSome, kGone };
+  enum class SendResult { kAll, kPartial, kDisconnected };
 
   // A text that is too long is truncated; only errors can be. All of these require that nothing is
   // pending.
@@ -31,7 +31,7 @@ class Reply {
 
   bool is_pending() const { return head_bytes_ != 0; }
   // Sends as many bytes as the client accepts now, and sets *bytes to their number.
-  Sent send(int fd, size_t* bytes);
+  SendResult send(int fd, size_t* bytes);
   // Drops the rest of the answer.
   void clear();
 
@@ -40,7 +40,7 @@ class Reply {
   static_assert(kHeadBytes >= kDumpPathBytes + 32 && kHeadBytes >= options::kMaxTextBytes + 32);
 
   void text_of(const char* text, size_t bytes);
-  void long_answer(char* memory, size_t mapped_bytes, size_t bytes);
+  void set_body(char* memory, size_t mapped_bytes, size_t bytes);
 
   char head_[kHeadBytes] = {};  // `ok N` or `error …`, and all of a short answer
   size_t head_bytes_ = 0;

@@ -1,11 +1,11 @@
 #include "core/api/service/report.h"
 
 #include "core/api/dumps/dump.h"
-#include "core/api/malloc/other_names.h"
+#include "core/api/malloc/alternative_names.h"
 #include "core/api/malloc/process.h"
 #include "core/api/sampling/sampling.h"
 #include "core/api/service/json.h"
-#include "core/api/service/socket_place.h"
+#include "core/api/service/socket_directory.h"
 #include "core/base/options.h"
 #include "core/heap/maintenance/holes.h"
 #include "core/heap/maintenance/pressure.h"
@@ -22,7 +22,7 @@
 #include "core/pages/page_heap/purge.h"
 #include "core/pages/policy/purge_policy.h"
 #include "core/pages/policy/refaults.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 
 namespace seemalloc {
@@ -38,7 +38,7 @@ void write_memory_json(Text& out, const heap::Statistics& statistics, bool with_
         .put("not_ours", r.not_ours)
         .put("unused", r.unused)
         .put("uncertain", r.uncertain)
-        .put("pages_refused", uint64_t{!r.told});
+        .put("pages_refused", uint64_t{!r.kernel_answered});
   }
   object.put("metadata", r.metadata)
       .put("mapped", r.mapped)
@@ -58,7 +58,7 @@ void write_sampling(Text& out) {
       .put("truncated", r.truncated)
       .put("broken", r.broken)
       .put("stacks", r.stacks)
-      .put("stretched", r.stretched)
+      .put("stretched", r.backed_off)
       .put("estimate", r.estimate_bytes)
       .put("estimate_stderr", r.estimate_stderr_bytes)
       .put("requested", r.requested_bytes)
@@ -109,7 +109,7 @@ void write_spans(Text& out, const heap::SpanStatistics& s) {
       .put("cached_large_bytes", s.cached_large_bytes)
       .put("free_dirty_bytes", regions.dirty_bytes)
       .put("free_clean_bytes",
-           minus(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
+           saturating_subtract(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
 }
 
 void write_blocks(Text& out, const heap::Statistics& s) {
@@ -148,7 +148,7 @@ void write_purge(Text& out) {
   heap::HoleCounters holes = heap::hole_counters();
   JsonObject(out)
       .put("mode", options::word(options::Id::purge, static_cast<uint64_t>(pages::purge_mode())))
-      .put("delay_ms", p.delay_ns / kMillisecond_ns)
+      .put("delay_ms", p.delay_ns / kMillisecondNs)
       .put("given_back", p.purged_bytes)
       .put("postponed", p.postponed)
       .put("hole_spans", holes.spans)
@@ -168,8 +168,8 @@ void write_pressure(Text& out) {
       .put("ns", p.ns)
       .put("waits", p.waits)
       .put("wait_ns", p.wait_ns)
-      .put("heap", pages::backing.total_bytes())
-      .put("refusals", pages::backing.refusals());
+      .put("heap", pages::memory_account.total_bytes())
+      .put("refusals", pages::memory_account.refusals());
 }
 
 void write_dumps(Text& out) {
@@ -197,7 +197,8 @@ void write_classes(Text& out, const heap::Statistics& s) {
   }
 }
 
-constexpr size_t kThreadRoom = 256;  // the longest object of one thread, and the end of the list
+// The longest object of one thread, and the end of the list.
+constexpr size_t kMaxThreadBytes = 256;
 
 struct ThreadList {
   Text& out;
@@ -208,7 +209,7 @@ struct ThreadList {
 
 void write_thread(void* context, const heap::ThreadStatistics& t) {
   ThreadList& list = *static_cast<ThreadList*>(context);
-  if (list.out.size() + 2 * kThreadRoom > list.room) {
+  if (list.out.size() + 2 * kMaxThreadBytes > list.room) {
     list.left_out++;
     return;
   }
@@ -228,7 +229,7 @@ void write_thread(void* context, const heap::ThreadStatistics& t) {
 
 // More heaps may be created between this and the writing.
 size_t threads_json_bytes() {
-  return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes());
+  return round_up((heap::active_heaps() + 16) * kMaxThreadBytes, os::page_bytes());
 }
 
 void write_threads_json(Text& out, size_t room) {
@@ -249,7 +250,7 @@ void write_json(Text& out, bool with_residency) {
     JsonObject root(out);
     root.put("version", SEEMALLOC_VERSION)
         .put("pid", static_cast<uint64_t>(os::process_id()))
-        .put("uptime_ms", uptime_ns() / kMillisecond_ns)
+        .put("uptime_ms", uptime_ns() / kMillisecondNs)
         .put("time_ns", os::monotonic_ns());
     write_memory_json(root.key("memory"), s, with_residency);
     write_sampling(root.key("sampling"));
@@ -266,7 +267,9 @@ void write_json(Text& out, bool with_residency) {
     write_spans(root.key("spans"), s.spans);
     write_blocks(root.key("blocks"), s);
     JsonObject(root.key("large")).put("blocks", s.large_spans).put("bytes", s.large_bytes);
-    JsonObject(root.key("realloc")).put("copies", s.copies).put("copied_bytes", s.copied_bytes);
+    JsonObject(root.key("realloc"))
+        .put("copies", s.realloc_copies)
+        .put("copied_bytes", s.realloc_copied_bytes);
     write_classes(root.key("size_classes"), s);
   }
 }
@@ -274,7 +277,7 @@ void write_json(Text& out, bool with_residency) {
 namespace {
 
 // glibc's lines: numbers are ten characters wide.
-void put_glibcs(Text& out, const char* name, uint64_t value) {
+void put_glibc_row(Text& out, const char* name, uint64_t value) {
   FixedText<24> number;
   number << value;
   out << name << "=";
@@ -282,17 +285,17 @@ void put_glibcs(Text& out, const char* name, uint64_t value) {
   out << number.c_str() << "\n";
 }
 
-void print_as_glibc(Text& out, const heap::Statistics& s) {
-  struct mallinfo2 info = heap_info(s);
+void print_glibc_stats(Text& out, const heap::Statistics& s) {
+  struct mallinfo2 info = mallinfo2_figures(s);
   pages::HugeStatistics huge = pages::huge_statistics();
   out << "Arena 0:\n";
-  put_glibcs(out, "system bytes     ", info.arena);
-  put_glibcs(out, "in use bytes     ", info.uordblks);
+  put_glibc_row(out, "system bytes     ", info.arena);
+  put_glibc_row(out, "in use bytes     ", info.uordblks);
   out << "Total (incl. mmap):\n";
-  put_glibcs(out, "system bytes     ", info.arena + info.hblkhd);
-  put_glibcs(out, "in use bytes     ", info.uordblks + info.hblkhd);
-  put_glibcs(out, "max mmap regions ", huge.most_spans);
-  put_glibcs(out, "max mmap bytes   ", huge.most_bytes);
+  put_glibc_row(out, "system bytes     ", info.arena + info.hblkhd);
+  put_glibc_row(out, "in use bytes     ", info.uordblks + info.hblkhd);
+  put_glibc_row(out, "max mmap regions ", huge.max_spans);
+  put_glibc_row(out, "max mmap bytes   ", huge.max_used_bytes);
 }
 
 }  // namespace
@@ -312,7 +315,7 @@ void print_statistics() {
   row("  each within           ", r.uncertain);
   row("allocated to the program ", r.live_allocated);
   row("mapped                  ", r.mapped);
-  print_as_glibc(text, s);
+  print_glibc_stats(text, s);
   os::write_stderr(text.c_str(), text.size());
 }
 

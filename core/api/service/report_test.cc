@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/base/seed_for_test.h"
 #include "core/base/units.h"

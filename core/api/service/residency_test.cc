@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
-#include "core/api/sampling/no_samples_for_test.h"
+#include "core/api/sampling/without_samples_for_test.h"
 #include "core/api/service/report.h"
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
@@ -99,7 +99,7 @@ class Residency : public testing::Test {
 };
 
 // As in a bug report: blocks that were never written are not counted as resident fragmentation.
-TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
+TEST_F(Residency, UntouchedLargeBlocksAreNotLive) {
   for (size_t bytes : {40 * KiB, 100 * KiB, 900'000ul, 1 * MiB, 5 * MiB, 80 * MiB}) {
     for (size_t written : {0ul, 4096ul}) {
       Blocks blocks;
@@ -114,13 +114,13 @@ TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
       EXPECT_EQ(r.live_allocated, blocks.allocated()) << bytes;
       // Other tests have left some as well.
       EXPECT_LT(apart(r.fragmentation, 60 * MiB / 16 * 15), 4 * MiB) << bytes;
-      EXPECT_TRUE(r.told);
+      EXPECT_TRUE(r.kernel_answered);
     }
   }
 }
 
 // A freed block with hardly any written memory has hardly any to return.
-TEST_F(Residency, FreeMemoryIsWhatIsThere) {
+TEST_F(Residency, FreeMemoryMatchesStatistics) {
   for (size_t bytes : {200 * KiB, 900'000ul, 8 * MiB}) {
     Blocks blocks;
     size_t before = report().cached;
@@ -134,7 +134,7 @@ TEST_F(Residency, FreeMemoryIsWhatIsThere) {
 }
 
 // Any mixture: within the stated bound, and nearly exact where blocks are smaller than pages.
-TEST_F(Residency, IsRightToWithinWhatIsSaid) {
+TEST_F(Residency, IsWithinItsStatedError) {
   unsigned seed = seed_for_test();
   std::mt19937 random(seed);
   for (int round = 0; round < 30; round++) {
@@ -201,7 +201,7 @@ TEST_F(Residency, SomePiecesStandForAll) {
     EXPECT_GT(error, 0);
     EXPECT_LT(error, static_cast<double>(all.live) / 4);
     for (size_t off : {apart(some.live, all.live), apart(some.fragmentation, all.fragmentation)}) {
-      EXPECT_LT(static_cast<double>(off), 6 * error + static_cast<double>(some.open_bytes));
+      EXPECT_LT(static_cast<double>(off), 6 * error + static_cast<double>(some.uncertain_bytes));
     }
     squares +=
         std::pow((static_cast<double>(some.live) - static_cast<double>(all.live)) / error, 2);
@@ -211,22 +211,22 @@ TEST_F(Residency, SomePiecesStandForAll) {
 
 // If the kernel refuses to report residency, this is stated: memory that may be resident counts,
 // and the bound is all of it.
-TEST_F(Residency, RefusedIsSaid) {
+TEST_F(Residency, ReportsRefusal) {
   Blocks blocks;
   blocks.add(80, 900'000, 0);
   blocks.add(10'000, 1024, 1024);
   blocks.free_last(10'000, 2);
   size_t live = blocks.live();
   for (long number : {SYS_mincore, SYS_mmap}) {
-    os::RefuseCalls refuse(number, number == SYS_mincore ? EPERM : ENOMEM);
+    os::FailCalls refuse(number, number == SYS_mincore ? EPERM : ENOMEM);
     MemoryReport r = report();
     EXPECT_GT(refuse.refusals(), 0u);
     expect_sum(r);
-    EXPECT_FALSE(r.told);
+    EXPECT_FALSE(r.kernel_answered);
     EXPECT_GE(r.uncertain, apart(r.live, live));
     EXPECT_LE(r.uncertain, r.rss);
   }
-  EXPECT_TRUE(report().told);
+  EXPECT_TRUE(report().kernel_answered);
 }
 
 // Pages that were only read are the kernel's zero page: it reports them as resident, but does not

@@ -37,7 +37,7 @@ SEEMALLOC_EXPORT const char* seemalloc_version(void) { return SEEMALLOC_VERSION;
 
 SEEMALLOC_EXPORT int seemalloc_profile_start(size_t interval_bytes) {
   return set_interval(interval_bytes != 0 ? interval_bytes
-                                          : options::row(options::Id::sample).fallback);
+                                          : options::row(options::Id::sample).default_value);
 }
 
 SEEMALLOC_EXPORT int seemalloc_profile_stop(void) { return set_interval(0); }
@@ -60,15 +60,15 @@ SEEMALLOC_EXPORT int seemalloc_profile_baseline(void) {
 }
 
 namespace {
-int error_of(CpuStart result) {
+int error_of(CpuStartResult result) {
   switch (result) {
-    case CpuStart::kStarted: return 0;
-    case CpuStart::kUnavailable: return ENOTSUP;
-    case CpuStart::kRunning: return EALREADY;
-    case CpuStart::kSignalInUse:
-    case CpuStart::kTimerInUse: return EBUSY;
-    case CpuStart::kNoMemory: return ENOMEM;
-    case CpuStart::kNoTimers: return EAGAIN;
+    case CpuStartResult::kStarted: return 0;
+    case CpuStartResult::kUnavailable: return ENOTSUP;
+    case CpuStartResult::kRunning: return EALREADY;
+    case CpuStartResult::kSignalInUse:
+    case CpuStartResult::kTimerInUse: return EBUSY;
+    case CpuStartResult::kNoMemory: return ENOMEM;
+    case CpuStartResult::kNoTimers: return EAGAIN;
   }
   return EINVAL;
 }

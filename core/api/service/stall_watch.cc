@@ -10,14 +10,14 @@ namespace seemalloc {
 
 namespace {
 
-constexpr uint64_t kTryAgain_ns = 60 * kSecond_ns;
+constexpr uint64_t kTryAgainNs = 60 * kSecondNs;
 
 // Opens a pressure report. -1 if there is none; with *again set, try again soon: the machine's
 // report covers other processes, too.
 int open_report(bool* again) {
   char path[os::MemoryGroup::kMaxPath];
   heap::GroupFile file = heap::memory_group_file("memory.pressure", path);
-  *again = file == heap::GroupFile::kAskAgain;
+  *again = file == heap::GroupFile::kBusy;
   if (*again) return -1;
   int fd = file == heap::GroupFile::kFound ? os::watch_stalls(path) : -1;
   return fd >= 0 ? fd : os::watch_stalls("/proc/pressure/memory");
@@ -35,7 +35,7 @@ void StallWatch::keep_open() {
   if (descriptor_.fd >= 0 || now < try_again_ns_) return;
   bool again;
   int fd = open_report(&again);
-  if (!again) try_again_ns_ = now + kTryAgain_ns;
+  if (!again) try_again_ns_ = now + kTryAgainNs;
   if (fd >= 0) descriptor_.set(fd);
 }
 

@@ -25,7 +25,7 @@ class StallWatch {
   void forget();
 
  private:
-  os::Descriptor descriptor_;
+  os::CheckedDescriptor descriptor_;
   uint64_t try_again_ns_ = 0;
   bool reported_ = false;
 };

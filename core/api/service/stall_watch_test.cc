@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/api/service/control.h"
 #include "core/base/option_for_test.h"
@@ -25,7 +25,7 @@
 namespace seemalloc {
 namespace {
 
-constexpr uint64_t kLong_ns = 60 * kSecond_ns, kShort_ns = 20 * kMillisecond_ns;
+constexpr uint64_t kLongNs = 60 * kSecondNs, kShortNs = 20 * kMillisecondNs;
 
 // A substitute for the kernel's report: one end of a connection, on which urgent data is POLLPRI,
 // as a stall is on the kernel's file.
@@ -54,7 +54,7 @@ class Report {
   void open(StallWatch& stalls) const {
     os::AnswerCall answer(SYS_openat, dup(watched_));
     stalls.keep_open();
-    EXPECT_TRUE(answer.asked());
+    EXPECT_TRUE(answer.was_called());
   }
   // The requested trigger.
   std::string trigger() const {
@@ -93,37 +93,37 @@ TEST(StallWatch, AReportEndsTheWaitAndIsTakenOnce) {
   StallWatch stalls;
   report.open(stalls);
   EXPECT_EQ(report.trigger(), "some 50000 1000000");
-  EXPECT_GE(wait(stalls, kShort_ns), kShort_ns * 3 / 4);
+  EXPECT_GE(wait(stalls, kShortNs), kShortNs * 3 / 4);
   EXPECT_FALSE(stalls.take_report());
   report.stall();
-  EXPECT_LT(wait(stalls, kLong_ns), kLong_ns / 2) << "there already";
+  EXPECT_LT(wait(stalls, kLongNs), kLongNs / 2) << "there already";
   report.end();
   EXPECT_TRUE(stalls.take_report());
   EXPECT_FALSE(stalls.take_report()) << "once";
-  EXPECT_GE(wait(stalls, kShort_ns), kShort_ns * 3 / 4);
+  EXPECT_GE(wait(stalls, kShortNs), kShortNs * 3 / 4);
   EXPECT_FALSE(stalls.take_report());
   std::thread other([&] {
-    os::pause(kShort_ns);
+    os::pause(kShortNs);
     report.stall();
   });
-  EXPECT_LT(wait(stalls, kLong_ns), kLong_ns / 2) << "while it waits";
+  EXPECT_LT(wait(stalls, kLongNs), kLongNs / 2) << "while it waits";
   other.join();
   EXPECT_TRUE(stalls.take_report());
   stalls.forget();
 }
 
-TEST(StallWatch, OneThatIsGoneIsLetGo) {
+TEST(StallWatch, ExitedReaderIsDropped) {
   Report report;
   if (!report.is_there()) GTEST_SKIP() << "no connection on loopback";
   StallWatch stalls;
   report.open(stalls);
   int fd = stalls.wanted().fd;
   report.break_off();
-  EXPECT_LT(wait(stalls, kLong_ns), kLong_ns / 2);
+  EXPECT_LT(wait(stalls, kLongNs), kLongNs / 2);
   EXPECT_FALSE(stalls.take_report());
   EXPECT_LT(stalls.wanted().fd, 0) << "or it would end each wait";
   EXPECT_EQ(os::identity(fd), os::FileIdentity{}) << "closed";
-  EXPECT_GE(wait(stalls, kShort_ns), kShort_ns * 3 / 4);
+  EXPECT_GE(wait(stalls, kShortNs), kShortNs * 3 / 4);
 }
 
 // From the descriptor to the memory: free memory is kept for its delay, and returned when tasks
@@ -131,43 +131,43 @@ TEST(StallWatch, OneThatIsGoneIsLetGo) {
 TEST(StallWatch, AReportHasMemoryGiveBack) {
   Report report;
   if (!report.is_there()) GTEST_SKIP() << "no connection on loopback";
-  constexpr size_t kBlocks = 8192, kBlock_bytes = 4 * KiB;
+  constexpr size_t kBlocks = 8192, kBlockBytes = 4 * KiB;
   options::OptionForTest long_delay(options::Id::purge_delay, "600000");
   StallWatch stalls;
   report.open(stalls);
   std::vector<void*> blocks(kBlocks);
-  for (void*& block : blocks) *static_cast<char*>(block = sm_malloc(kBlock_bytes)) = 1;
+  for (void*& block : blocks) *static_cast<char*>(block = sm_malloc(kBlockBytes)) = 1;
   for (void* block : blocks) sm_free(block);
   auto dirty = [] { return pages::page_statistics().dirty_bytes; };
   auto look = [&] {
-    wait(stalls, kShort_ns);
-    heap::watch_pressure(stalls.take_report());
+    wait(stalls, kShortNs);
+    heap::check_pressure_by_helper(stalls.take_report());
     return heap::pressure_statistics();
   };
   heap::PressureStatistics before = look();
   if (before.now) GTEST_SKIP() << "memory is short without a report: the cgroup's limit is near";
-  ASSERT_GE(dirty(), kBlocks * kBlock_bytes / 2) << "nothing goes by itself";
+  ASSERT_GE(dirty(), kBlocks * kBlockBytes / 2) << "nothing goes by itself";
   report.stall();
   heap::PressureStatistics after = look();
   report.end();
   EXPECT_TRUE(after.now);
   EXPECT_EQ(after.times, before.times + 1);
   EXPECT_EQ(after.rounds, before.rounds + 1);
-  EXPECT_GE(after.purged_bytes - before.purged_bytes, kBlocks * kBlock_bytes / 2);
-  EXPECT_LT(dirty(), kBlocks * kBlock_bytes / 16);
+  EXPECT_GE(after.purged_bytes - before.purged_bytes, kBlocks * kBlockBytes / 2);
+  EXPECT_LT(dirty(), kBlocks * kBlockBytes / 16);
   EXPECT_EQ(look().times, after.times) << "one report";
   stalls.forget();
 }
 
 // The machine's report covers other processes, too: it does not replace the cgroup's report just
 // because another thread holds the turn.
-TEST(StallWatch, AsksAgainSoonWhereSomebodyLooks) {
+TEST(StallWatch, RetriesSoonWhileAnotherThreadChecks) {
   StallWatch stalls;
   {
-    heap::PressureTurn turn;
+    heap::PressureCheckLock turn;
     if (!turn.mine) GTEST_SKIP() << "the helper looks";
     char path[400];
-    EXPECT_EQ(heap::memory_group_file("memory.pressure", path), heap::GroupFile::kAskAgain);
+    EXPECT_EQ(heap::memory_group_file("memory.pressure", path), heap::GroupFile::kBusy);
     stalls.keep_open();
     EXPECT_LT(stalls.wanted().fd, 0) << "which group it is in nobody can say now";
   }
@@ -179,14 +179,14 @@ TEST(StallWatch, AsksAgainSoonWhereSomebodyLooks) {
   stalls.forget();
 }
 
-TEST(PressureTurn, OneLooks) {
+TEST(PressureCheckLock, OneThreadChecks) {
   {
-    heap::PressureTurn turn;
+    heap::PressureCheckLock turn;
     if (!turn.mine) GTEST_SKIP() << "the helper looks";
-    EXPECT_FALSE(heap::PressureTurn().mine);
-    EXPECT_FALSE(heap::PressureTurn().mine) << "who has no turn ends none";
+    EXPECT_FALSE(heap::PressureCheckLock().mine);
+    EXPECT_FALSE(heap::PressureCheckLock().mine) << "who has no turn ends none";
   }
-  EXPECT_TRUE(heap::PressureTurn().mine);
+  EXPECT_TRUE(heap::PressureCheckLock().mine);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace seemalloc {
 namespace {
 
 constexpr unsigned kMaxReaders = 8;
-constexpr uint64_t kPatience_ns = 5 * kSecond_ns;
+constexpr uint64_t kReaderTimeoutNs = 5 * kSecondNs;
 constexpr size_t kMaxLineBytes = 160 + TraceEvent::kMaxFrames * 19;
 constexpr unsigned kEventsPerRead = 600;
 static_assert(kEventsPerRead * kMaxLineBytes + 100 < kTraceTextBytes);
@@ -47,8 +47,8 @@ SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
   EventRing* events = ring.load(std::memory_order_seq_cst);
   if (events != nullptr && record.begin_ns > expires_ns.load(std::memory_order_relaxed)) {
     // The helper thread is busy; it will do the rest.
-    os::on_call.store(nullptr, std::memory_order_relaxed);
-  } else if (events != nullptr && (recording || os::inner_calls)) {
+    os::call_hook.store(nullptr, std::memory_order_relaxed);
+  } else if (events != nullptr && (recording || os::in_nested_call)) {
     events->drop();  // includes a signal handler's call in the middle of another event
   } else if (events != nullptr) {
     recording = true;
@@ -67,14 +67,14 @@ SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
 
 struct Reader {
   unsigned name = 0;  // 0: none
-  uint64_t place = 0;
-  uint64_t lost = 0;
+  uint64_t position = 0;
+  uint64_t overwritten = 0;
   uint64_t dropped_before = 0;
   uint64_t read_ns = 0;
 };
 constinit Reader readers[kMaxReaders];
 unsigned last_name = 0;
-EventRing* retired = nullptr;  // a writer may still be using it
+EventRing* retired_ring = nullptr;  // a writer may still be using it
 
 Reader* find(unsigned name) {
   for (Reader& reader : readers) {
@@ -86,23 +86,23 @@ Reader* find(unsigned name) {
 size_t ring_bytes() { return round_up(EventRing::bytes(), os::page_bytes()); }
 
 void unmap_retired() {
-  if (retired == nullptr || writers.load(std::memory_order_seq_cst) != 0) return;
-  os::unmap(retired, ring_bytes(), os::Reason::kReport);
-  retired = nullptr;
+  if (retired_ring == nullptr || writers.load(std::memory_order_seq_cst) != 0) return;
+  os::unmap(retired_ring, ring_bytes(), os::Reason::kReport);
+  retired_ring = nullptr;
 }
 
 void end_tracing() {
-  os::on_call.store(nullptr, std::memory_order_relaxed);
+  os::call_hook.store(nullptr, std::memory_order_relaxed);
   EventRing* events = ring.exchange(nullptr, std::memory_order_seq_cst);
-  if (events != nullptr) retired = events;
+  if (events != nullptr) retired_ring = events;
   unmap_retired();
 }
 
 bool begin_tracing() {
   if (ring.load(std::memory_order_relaxed) != nullptr) return true;
   unmap_retired();
-  EventRing* events = retired;  // with a late writer in it: as good as a new one
-  retired = nullptr;
+  EventRing* events = retired_ring;  // with a late writer in it: as good as a new one
+  retired_ring = nullptr;
   if (events == nullptr)
     events = static_cast<EventRing*>(os::map(ring_bytes(), os::Reason::kReport));
   if (events == nullptr) return false;
@@ -112,8 +112,8 @@ bool begin_tracing() {
 
 void note_read(Reader& reader) {
   reader.read_ns = os::monotonic_ns();
-  expires_ns.store(reader.read_ns + kPatience_ns, std::memory_order_relaxed);
-  os::on_call.store(record_call, std::memory_order_relaxed);
+  expires_ns.store(reader.read_ns + kReaderTimeoutNs, std::memory_order_relaxed);
+  os::call_hook.store(record_call, std::memory_order_relaxed);
 }
 
 void write_event(const TraceEvent& event, Text& out) {
@@ -156,11 +156,11 @@ bool read_trace(unsigned name, Text& out) {
   const EventRing* events = ring.load(std::memory_order_relaxed);
   TraceEvent event;
   unsigned count = 0;
-  while (count < kEventsPerRead && events->read(&reader->place, &event, &reader->lost)) {
+  while (count < kEventsPerRead && events->read(&reader->position, &event, &reader->overwritten)) {
     write_event(event, out);
     count++;
   }
-  out << "lost " << reader->lost << " dropped " << events->dropped() - reader->dropped_before
+  out << "lost " << reader->overwritten << " dropped " << events->dropped() - reader->dropped_before
       << " more " << (count == kEventsPerRead ? 1 : 0) << '\n';
   return true;
 }
@@ -178,7 +178,7 @@ void tick_trace(uint64_t now_ns) {
   if (ring.load(std::memory_order_relaxed) == nullptr) return;
   bool any = false;
   for (Reader& reader : readers) {
-    if (reader.name != 0 && now_ns > reader.read_ns + kPatience_ns) reader = Reader{};
+    if (reader.name != 0 && now_ns > reader.read_ns + kReaderTimeoutNs) reader = Reader{};
     any |= reader.name != 0;
   }
   if (!any) end_tracing();
@@ -186,11 +186,11 @@ void tick_trace(uint64_t now_ns) {
 
 // The ring is left as it is, shared with the parent: this may run in a signal handler that has
 // interrupted a writer.
-void forget_trace_in_child() {
-  os::on_call.store(nullptr, std::memory_order_relaxed);
+void reset_trace_in_child() {
+  os::call_hook.store(nullptr, std::memory_order_relaxed);
   ring.store(nullptr, std::memory_order_relaxed);
   writers.store(recording ? 1 : 0, std::memory_order_relaxed);
-  retired = nullptr;
+  retired_ring = nullptr;
   for (Reader& reader : readers) reader = Reader{};
 }
 

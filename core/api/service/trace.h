@@ -6,7 +6,7 @@
 // that does not fit is dropped and counted. Calls made to answer the tool (Reason::kReport) are not
 // traced. Readers have their own positions; one that has not read for some seconds is removed, and
 // with the last of them tracing ends. Off in a forked child.
-// Threads: the helper thread only, except for the recording itself, and forget_trace_in_child().
+// Threads: the helper thread only, except for the recording itself, and reset_trace_in_child().
 #pragma once
 
 #include "core/base/text.h"
@@ -28,6 +28,6 @@ bool stop_trace(unsigned reader);
 // Removes expired readers and ends tracing without readers. Cheap; called regularly with the
 // (monotonic) time.
 void tick_trace(uint64_t now_ns);
-void forget_trace_in_child();
+void reset_trace_in_child();
 
 }  // namespace seemalloc

@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"  // readers belong to one thread: here to the test's
+// readers belong to one thread: here to the test's.
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/api/service/event_ring.h"
 #include "core/base/option_for_test.h"
@@ -87,7 +88,7 @@ class Heavier : public testing::Environment {
 };
 const testing::Environment* const heavier = testing::AddGlobalTestEnvironment(new Heavier);
 
-bool tracing() { return os::on_call.load() != nullptr; }
+bool tracing() { return os::call_hook.load() != nullptr; }
 
 __attribute__((noinline)) void take_and_give(size_t bytes) {
   sm_free(sm_malloc(bytes));
@@ -104,7 +105,7 @@ bool has_frame_in(const Line& line, void (*function)(size_t)) {
   return false;
 }
 
-TEST(Trace, ShowsWhatTheProgramCaused) {
+TEST(Trace, ShowsEventsOfTheProgram) {
   constexpr size_t kBlock = 100 * MiB;
   unsigned reader = start();
   EXPECT_TRUE(tracing());
@@ -170,7 +171,7 @@ TEST(Trace, NamesTheSizeClassOfHoles) {
 TEST(Trace, ShowsRefusals) {
   unsigned reader = start();
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     EXPECT_EQ(sm_malloc(200 * MiB), nullptr);
   }
   Answer answer;
@@ -197,11 +198,11 @@ TEST(Trace, ReadersDoNotDisturbEachOther) {
   EXPECT_FALSE(tracing());
 }
 
-TEST(Trace, EndsWhenNobodyReads) {
+TEST(Trace, EndsWithoutReaders) {
   unsigned vanished = start();
-  tick_trace(os::monotonic_ns() + 4 * kSecond_ns);
+  tick_trace(os::monotonic_ns() + 4 * kSecondNs);
   EXPECT_TRUE(tracing());
-  tick_trace(os::monotonic_ns() + 6 * kSecond_ns);
+  tick_trace(os::monotonic_ns() + 6 * kSecondNs);
   EXPECT_FALSE(tracing());
   Answer answer;
   EXPECT_FALSE(read(vanished, &answer));
@@ -210,7 +211,7 @@ TEST(Trace, EndsWhenNobodyReads) {
   EXPECT_TRUE(stop_trace(another));
 }
 
-TEST(Trace, HasRoomForEightReaders) {
+TEST(Trace, AllowsEightReaders) {
   unsigned readers[8];
   for (unsigned& reader : readers) reader = start();
   unsigned more = 0;
@@ -222,7 +223,7 @@ TEST(Trace, HasRoomForEightReaders) {
 TEST(Trace, WithoutMemoryThereIsNone) {
   unsigned reader = 0;
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     EXPECT_EQ(start_trace(&reader), TraceStart::kNoMemory);
   }
   EXPECT_FALSE(tracing());
@@ -231,7 +232,7 @@ TEST(Trace, WithoutMemoryThereIsNone) {
 }
 
 // More events than one answer holds, and more than the ring: unread events are counted.
-TEST(Trace, CountsWhatItLoses) {
+TEST(Trace, CountsLostSamples) {
   unsigned reader = start();
   void* page = os::map(os::page_bytes(), os::Reason::kHole);
   // Soon enough for the reader not to expire.

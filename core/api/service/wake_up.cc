@@ -11,15 +11,15 @@ int WakeUp::signal() {
   return options::get(options::Id::dump_signal) == SIGURG ? SIGWINCH : SIGURG;
 }
 
-// Checked in this order: for a signal pending from wake(), its sender is still counted in sending_
-// or has set sent_.
-bool WakeUp::is_theirs() const {
-  return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 &&
-         !sent_.load(std::memory_order_relaxed);
+// Checked in this order: for a signal pending from wake(), its sender is still counted in senders_
+// or has set signal_sent_.
+bool WakeUp::is_program_signal() const {
+  return os::is_signal_pending(signal()) && senders_.load(std::memory_order_acquire) == 0 &&
+         !signal_sent_.load(std::memory_order_relaxed);
 }
 
 void WakeUp::keep_open(bool wanted) {
-  if (theirs_) theirs_ = is_theirs();
+  if (program_signal_pending_) program_signal_pending_ = is_program_signal();
   if (descriptor_.fd >= 0 && !descriptor_.is_ours()) descriptor_.fd = -1;
   if (!wanted) return descriptor_.close();
   if (descriptor_.fd >= 0 || refused_) return;
@@ -31,35 +31,35 @@ void WakeUp::keep_open(bool wanted) {
 void WakeUp::note(const os::Poll& poll) {
   // Only a signal sent by wake() is consumed: the same signal to the whole process is the
   // program's.
-  if (sent_.exchange(false, std::memory_order_acquire)) {
+  if (signal_sent_.exchange(false, std::memory_order_acquire)) {
     os::take_signal(signal());
-    in_vain_ = 0;
+    spurious_wakeups_ = 0;
     return;
   }
-  in_vain_ = poll.ready ? in_vain_ + 1 : 0;
-  if (in_vain_ != kManyTimes) return;
-  in_vain_ = 0;
-  theirs_ = is_theirs();
+  spurious_wakeups_ = poll.ready ? spurious_wakeups_ + 1 : 0;
+  if (spurious_wakeups_ != kMaxSpuriousWakeups) return;
+  spurious_wakeups_ = 0;
+  program_signal_pending_ = is_program_signal();
   // The descriptor's number now belongs to another file, of a kind whose identities are all the
   // same: it is not ours to close.
   if (!os::is_signal_pending(signal())) descriptor_.fd = -1;
 }
 
 void WakeUp::wake(int process, int thread) {
-  if (sent_.load(std::memory_order_relaxed)) return;
-  // In this order: when sent_ is set, the signal can be consumed.
-  sending_.fetch_add(1, std::memory_order_relaxed);
+  if (signal_sent_.load(std::memory_order_relaxed)) return;
+  // In this order: when signal_sent_ is set, the signal can be consumed.
+  senders_.fetch_add(1, std::memory_order_relaxed);
   os::signal_thread(process, thread, signal());
-  sent_.store(true, std::memory_order_release);
-  sending_.fetch_sub(1, std::memory_order_release);
+  signal_sent_.store(true, std::memory_order_release);
+  senders_.fetch_sub(1, std::memory_order_release);
 }
 
 void WakeUp::forget() {
   descriptor_.close();
-  refused_ = theirs_ = false;
-  in_vain_ = 0;
-  sending_.store(0, std::memory_order_relaxed);
-  sent_.store(false, std::memory_order_relaxed);
+  refused_ = program_signal_pending_ = false;
+  spurious_wakeups_ = 0;
+  senders_.store(0, std::memory_order_relaxed);
+  signal_sent_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace seemalloc

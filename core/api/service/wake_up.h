@@ -23,7 +23,7 @@ class WakeUp {
   // wanted. Called before each wait.
   void keep_open(bool wanted = true);
   // The descriptor to poll, and the result of the poll.
-  os::Poll wanted() const { return os::Poll{theirs_ ? -1 : descriptor_.fd, false}; }
+  os::Poll wanted() const { return os::Poll{program_signal_pending_ ? -1 : descriptor_.fd, false}; }
   void note(const os::Poll& poll);
   // In the child of fork: the helper thread does not exist.
   void forget();
@@ -36,18 +36,19 @@ class WakeUp {
   static int signal();
 
  private:
-  // In a row. Occasionally the signal arrives before sent_ is set.
-  static constexpr unsigned kManyTimes = 20;
+  // In a row. Occasionally the signal arrives before signal_sent_ is set.
+  static constexpr unsigned kMaxSpuriousWakeups = 20;
 
   // The signal that is pending is not from wake().
-  bool is_theirs() const;
+  bool is_program_signal() const;
 
-  os::Descriptor descriptor_;
+  os::CheckedDescriptor descriptor_;
   bool refused_ = false;
-  bool theirs_ = false;  // the pending signal is the program's
-  unsigned in_vain_ = 0;
-  std::atomic<unsigned> sending_{0};  // threads between sending the signal and setting sent_
-  std::atomic<bool> sent_{false};
+  bool program_signal_pending_ = false;  // the pending signal is the program's
+  unsigned spurious_wakeups_ = 0;
+  // Threads between sending the signal and setting signal_sent_.
+  std::atomic<unsigned> senders_{0};
+  std::atomic<bool> signal_sent_{false};
 };
 
 }  // namespace seemalloc

@@ -20,7 +20,7 @@
 namespace seemalloc {
 namespace {
 
-constexpr uint64_t kLong_ns = 20 * kSecond_ns;
+constexpr uint64_t kLongNs = 20 * kSecondNs;
 
 void block(int signal) {
   sigset_t set;
@@ -54,13 +54,13 @@ TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
   int me = os::thread_id();
   wake_up.wake(os::process_id(), me);
   wake_up.wake(os::process_id(), me);
-  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
-  EXPECT_GE(wait(wake_up, 20 * kMillisecond_ns), 15 * kMillisecond_ns) << "once";
+  EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2);
+  EXPECT_GE(wait(wake_up, 20 * kMillisecondNs), 15 * kMillisecondNs) << "once";
   std::thread other([&] {
-    os::pause(20 * kMillisecond_ns);
+    os::pause(20 * kMillisecondNs);
     wake_up.wake(os::process_id(), me);
   });
-  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
+  EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2);
   other.join();
 }
 
@@ -77,8 +77,8 @@ TEST_F(WakeUpTest, NoneIsLost) {
     }
   });
   uint64_t begin = os::monotonic_ns();
-  while (asked.load() != kMany) wait(wake_up, kSecond_ns);
-  EXPECT_LT(os::monotonic_ns() - begin, kLong_ns);
+  while (asked.load() != kMany) wait(wake_up, kSecondNs);
+  EXPECT_LT(os::monotonic_ns() - begin, kLongNs);
   other.join();
 }
 
@@ -87,7 +87,7 @@ TEST_F(WakeUpTest, TheProgramsOwnSignalIsLeftAlone) {
   WakeUp wake_up;
   wake_up.keep_open();
   kill(getpid(), WakeUp::signal());
-  for (int i = 0; i < 10; i++) wait(wake_up, kMillisecond_ns);
+  for (int i = 0; i < 10; i++) wait(wake_up, kMillisecondNs);
   sigset_t pending;
   sigpending(&pending);
   EXPECT_TRUE(sigismember(&pending, WakeUp::signal()));
@@ -109,33 +109,33 @@ TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
   int me = os::thread_id();
   kill(getpid(), WakeUp::signal());
   size_t open = open_descriptors();
-  for (int i = 0; i < 50; i++) wait(wake_up, kMillisecond_ns);
+  for (int i = 0; i < 50; i++) wait(wake_up, kMillisecondNs);
   uint64_t begin = os::thread_cpu_ns();
   unsigned slept = 0;
   for (int i = 0; i < 3000; i++) slept += wait(wake_up, 20000) >= 20000;
   EXPECT_GT(slept, 2900u);
-  EXPECT_LT(os::thread_cpu_ns() - begin, kSecond_ns);
+  EXPECT_LT(os::thread_cpu_ns() - begin, kSecondNs);
   EXPECT_EQ(open_descriptors(), open);
   // A wake-up is delayed then, and only its own signal is consumed.
   wake_up.wake(os::process_id(), me);
-  wait(wake_up, kMillisecond_ns);
+  wait(wake_up, kMillisecondNs);
   EXPECT_TRUE(os::is_signal_pending(WakeUp::signal()));
   os::take_signal(WakeUp::signal());
   EXPECT_FALSE(os::is_signal_pending(WakeUp::signal()));
-  wait(wake_up, kMillisecond_ns);
+  wait(wake_up, kMillisecondNs);
   wake_up.wake(os::process_id(), me);
-  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2) << "as before";
+  EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2) << "as before";
 }
 
 TEST_F(WakeUpTest, RefusedItWakesWhenItsTimeIsOver) {
   WakeUp wake_up;
   {
-    os::RefuseCalls refuse(SYS_signalfd4, ENOSYS);
+    os::FailCalls refuse(SYS_signalfd4, ENOSYS);
     wake_up.keep_open();
   }
   EXPECT_LT(wake_up.wanted().fd, 0);
   wake_up.wake(os::process_id(), os::thread_id());
-  EXPECT_GE(wait(wake_up, 20 * kMillisecond_ns), 15 * kMillisecond_ns);
+  EXPECT_GE(wait(wake_up, 20 * kMillisecondNs), 15 * kMillisecondNs);
   wake_up.forget();
   wake_up.keep_open();
   EXPECT_GE(wake_up.wanted().fd, 0);
@@ -147,7 +147,7 @@ TEST_F(WakeUpTest, ClosedByTheProgramItIsOpenedAgain) {
   close(wake_up.wanted().fd);
   wake_up.keep_open();
   wake_up.wake(os::process_id(), os::thread_id());
-  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
+  EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2);
 }
 
 }  // namespace

@@ -17,17 +17,17 @@ using options::Id;
 namespace {
 
 void (*report_line)(const char* line);
-constexpr unsigned kMostWithoutEffect = 16;
-const char* without_effect[kMostWithoutEffect];
-unsigned without_effect_count = 0;
+constexpr unsigned kMaxIgnoredSettings = 16;
+const char* ignored_settings[kMaxIgnoredSettings];
+unsigned ignored_setting_count = 0;
 bool heap_is_profiled = false;
-constinit JemallocSaid said{};
+constinit JemallocSettings jemalloc_settings_{};
 // "NAME_USE_PID=1" for the variables that children must recognise.
-constexpr unsigned kMostMarks = 2;
-char marks[kMostMarks][40];
+constexpr unsigned kMaxMarks = 2;
+char marks[kMaxMarks][40];
 unsigned mark_count = 0;
 
-void choose(Id id, const char* value) {
+void set_option_value(Id id, const char* value) {
   FixedText<256> problem;
   if (options::set(id, value, text_length(value), problem)) return;
   FixedText<500> line;
@@ -37,22 +37,22 @@ void choose(Id id, const char* value) {
 }
 
 // Sets the nearest value that the option accepts.
-void choose(Id id, uint64_t value) {
+void set_option_value(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
   FixedText<24> text;
   text << (value < row.min ? row.min : value > row.max ? row.max : value);
-  choose(id, text.c_str());
+  set_option_value(id, text.c_str());
 }
 
-void complain(const char* name, const char* value, const char* expected) {
+void warn_bad_value(const char* name, const char* value, const char* expected) {
   FixedText<500> line;
   line << name << ": bad value \"" << value << "\" ignored; expected " << expected;
   report_line(line.c_str());
 }
 
-void note_without_effect(const char* name) {
-  if (without_effect_count < kMostWithoutEffect) without_effect[without_effect_count] = name;
-  without_effect_count++;
+void note_ignored_setting(const char* name) {
+  if (ignored_setting_count < kMaxIgnoredSettings) ignored_settings[ignored_setting_count] = name;
+  ignored_setting_count++;
 }
 
 // ---- gperftools: numbers are decimal; a switch is on if its value begins with t, y or 1, or is
@@ -157,14 +157,14 @@ constexpr const char* kNames[kVariables] = {"HEAPPROFILE",
 // Null: not set.
 using Values = const char* [kVariables];
 
-bool may_be_one(char first) {
+bool may_be_pool_sample(char first) {
   return first == 'C' || first == 'H' || first == 'T' || first == 'P' || first == 'M';
 }
 
 void find_variables(char** environment, Values& values) {
   for (char** variable = environment; *variable != nullptr; variable++) {
     const char* name = *variable;
-    if (!may_be_one(*name)) continue;
+    if (!may_be_pool_sample(*name)) continue;
     size_t length = 0;
     while (name[length] != 0 && name[length] != '=') length++;
     if (name[length] == 0) continue;
@@ -183,7 +183,7 @@ bool read_number(const Values& values, Variable variable, const char* expected, 
   uint64_t number;
   bool good = parse_number(value, &number) && !__builtin_mul_overflow(number, unit, &number) &&
               number <= most;
-  if (!good) return complain(kNames[variable], value, expected), false;
+  if (!good) return warn_bad_value(kNames[variable], value, expected), false;
   *out = number;
   return true;
 }
@@ -192,7 +192,7 @@ bool read_number(const Values& values, Variable variable, const char* expected, 
 void choose_number(const Values& values, Variable variable, Id id, const char* expected,
                    uint64_t unit = 1, uint64_t most = UINT64_MAX) {
   uint64_t number;
-  if (read_number(values, variable, expected, unit, most, &number)) choose(id, number);
+  if (read_number(values, variable, expected, unit, most, &number)) set_option_value(id, number);
 }
 
 HeapProfileIntervals read_intervals(const Values& values) {
@@ -208,18 +208,18 @@ void read_heap_profile(char** environment, const Values& values) {
   GperftoolsPath prefix;
   heap_is_profiled = prefix.read(environment, kNames[kHeapProfile]);
   if (!heap_is_profiled) return;
-  if (!prefix.is_child()) note_children_of(kNames[kHeapProfile]);
+  if (!prefix.is_child()) register_child_mark(kNames[kHeapProfile]);
   FixedText<2 * options::kMaxTextBytes> text;
   prefix.append_to(text);
   if (prefix.is_child()) text << '_' << os::process_id();
-  choose(Id::dump_prefix, text.c_str());
-  choose(Id::dump_names, "gperftools");
-  choose(Id::dump_final, 1);
-  choose(Id::sample, 1);  // it records each allocation
+  set_option_value(Id::dump_prefix, text.c_str());
+  set_option_value(Id::dump_names, "gperftools");
+  set_option_value(Id::dump_final, 1);
+  set_option_value(Id::sample, 1);  // it records each allocation
   HeapProfileIntervals intervals = read_intervals(values);
-  choose(Id::dump_alloc_interval, intervals.allocated);
-  choose(Id::dump_inuse_interval, intervals.in_use);
-  choose(Id::dump_time_interval, intervals.seconds);
+  set_option_value(Id::dump_alloc_interval, intervals.allocated);
+  set_option_value(Id::dump_inuse_interval, intervals.in_use);
+  set_option_value(Id::dump_time_interval, intervals.seconds);
   // An invalid signal number is rejected, not clamped to a neighbour.
   choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1,
                 options::row(Id::dump_signal).max);
@@ -229,18 +229,19 @@ void read_release_rate(const char* value) {
   uint64_t thousandths;
   if (value == nullptr) return;
   if (!parse_thousandths(value, &thousandths))
-    return complain(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
-  if (thousandths == 0) return choose(Id::purge, "never");
+    return warn_bad_value(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
+  if (thousandths == 0) return set_option_value(Id::purge, "never");
   if (thousandths == 1000) return;  // the default of both allocators
-  choose(Id::purge_delay, options::row(Id::purge_delay).fallback * 1000 / thousandths);
+  set_option_value(Id::purge_delay,
+                   options::row(Id::purge_delay).default_value * 1000 / thousandths);
 }
 
 void read_heap_check(const char* value) {
   if (value == nullptr || *value == 0) return;
   report_line(
       "HEAPCHECK: there is no leak checker here yet; what is still in use is reported at exit instead");
-  choose(Id::leak_summary, 1);
-  choose(Id::sample, 1);
+  set_option_value(Id::leak_summary, 1);
+  set_option_value(Id::sample, 1);
 }
 
 bool is_set(const char* value) { return value != nullptr && *value != 0; }
@@ -256,71 +257,75 @@ void read_gperftools(char** environment, const Values& values) {
   choose_number(values, kThreadCacheBytes, Id::thread_cache, "bytes");
   read_release_rate(values[kReleaseRate]);
   if (values[kAggressiveDecommit] != nullptr && is_true(values[kAggressiveDecommit]))
-    choose(Id::purge, "eager");
+    set_option_value(Id::purge, "eager");
   if (values[kDisableRelease] != nullptr && is_true(values[kDisableRelease]))
-    choose(Id::purge, "never");
-  if (values[kVerbose] != nullptr && *values[kVerbose] > '0') choose(Id::verbose, 1);
+    set_option_value(Id::purge, "never");
+  if (values[kVerbose] != nullptr && *values[kVerbose] > '0') set_option_value(Id::verbose, 1);
   for (unsigned i = kDeallocationInterval; i < kVariables; i++) {
-    if (values[i] != nullptr) note_without_effect(kNames[i]);
+    if (values[i] != nullptr) note_ignored_setting(kNames[i]);
   }
 }
 
 // ---- jemalloc ----
 
-void choose_if(const JemallocConf& conf, JemallocName name, Id id) {
-  if (conf.given(name)) choose(id, static_cast<uint64_t>(conf.number(name)));
+void set_option_value_if(const JemallocConf& conf, JemallocName name, Id id) {
+  if (conf.given(name)) set_option_value(id, static_cast<uint64_t>(conf.number(name)));
 }
 
 // 2^n, limited to the option's maximum.
-void choose_power(Id id, int64_t log2) { choose(id, log2 < 63 ? uint64_t{1} << log2 : UINT64_MAX); }
+void choose_power(Id id, int64_t log2) {
+  set_option_value(id, log2 < 63 ? uint64_t{1} << log2 : UINT64_MAX);
+}
 
-void keep_said(const JemallocConf& conf) {
-  said.abort_conf = conf.is_on(JemallocName::abort_conf);
-  said.confirm_conf = conf.is_on(JemallocName::confirm_conf);
-  said.prof_leak_error = conf.is_on(JemallocName::prof_leak_error);
-  said.prof_leak = conf.is_on(JemallocName::prof_leak) || said.prof_leak_error;
-  said.prof_off =
-      conf.given(JemallocName::prof) && !conf.is_on(JemallocName::prof) && !said.prof_leak;
-  said.muzzy_decay_ms = conf.number(JemallocName::muzzy_decay_ms);
+void remember_settings(const JemallocConf& conf) {
+  jemalloc_settings_.abort_conf = conf.is_on(JemallocName::abort_conf);
+  jemalloc_settings_.confirm_conf = conf.is_on(JemallocName::confirm_conf);
+  jemalloc_settings_.prof_leak_error = conf.is_on(JemallocName::prof_leak_error);
+  jemalloc_settings_.prof_leak =
+      conf.is_on(JemallocName::prof_leak) || jemalloc_settings_.prof_leak_error;
+  jemalloc_settings_.prof_off = conf.given(JemallocName::prof) && !conf.is_on(JemallocName::prof) &&
+                                !jemalloc_settings_.prof_leak;
+  jemalloc_settings_.muzzy_decay_ms = conf.number(JemallocName::muzzy_decay_ms);
 }
 
 void choose_profiling(const JemallocConf& conf) {
   // Without prof the other settings have no effect, except prof_leak, which enables it.
-  bool leak = said.prof_leak;
+  bool leak = jemalloc_settings_.prof_leak;
   if (!conf.is_on(JemallocName::prof) && !leak) return;
   if (conf.given(JemallocName::lg_prof_sample))
     choose_power(Id::sample, conf.number(JemallocName::lg_prof_sample));
   if (conf.given(JemallocName::prof_active) && !conf.is_on(JemallocName::prof_active))
-    choose(Id::sample, uint64_t{0});
-  choose(Id::dump_names, "jemalloc");
-  if (conf.given(JemallocName::prof_prefix)) choose(Id::dump_prefix, conf.prefix());
+    set_option_value(Id::sample, uint64_t{0});
+  set_option_value(Id::dump_names, "jemalloc");
+  if (conf.given(JemallocName::prof_prefix)) set_option_value(Id::dump_prefix, conf.prefix());
   // No automatic dumps.
   if (conf.given(JemallocName::prof_prefix) && *conf.prefix() == 0) return;
   if (conf.is_on(JemallocName::prof_final)) {
-    choose(Id::dump_final, 1);
-    if (leak) choose(Id::leak_summary, 1);
+    set_option_value(Id::dump_final, 1);
+    if (leak) set_option_value(Id::leak_summary, 1);
   }
   if (!conf.is_on(JemallocName::prof)) return;
   int64_t interval =
       conf.given(JemallocName::lg_prof_interval) ? conf.number(JemallocName::lg_prof_interval) : -1;
   if (interval >= 0) choose_power(Id::dump_alloc_interval, interval);
-  if (conf.is_on(JemallocName::prof_gdump)) choose(Id::dump_growth_interval, kRegionBytes);
+  if (conf.is_on(JemallocName::prof_gdump))
+    set_option_value(Id::dump_growth_interval, kRegionBytes);
 }
 
 void choose_decay(const JemallocConf& conf) {
   if (conf.given(JemallocName::dirty_decay_ms)) {
     int64_t ms = conf.number(JemallocName::dirty_decay_ms);
     if (ms < 0) {
-      choose(Id::purge, "never");
+      set_option_value(Id::purge, "never");
     } else {
-      choose(Id::purge_delay, static_cast<uint64_t>(ms));
+      set_option_value(Id::purge_delay, static_cast<uint64_t>(ms));
     }
   }
   if (conf.given(JemallocName::muzzy_decay_ms))
-    choose(Id::purge_free, conf.number(JemallocName::muzzy_decay_ms) < 0 ? 1 : 0);
+    set_option_value(Id::purge_free, conf.number(JemallocName::muzzy_decay_ms) < 0 ? 1 : 0);
   if (!conf.given(JemallocName::lg_dirty_mult)) return;
   if (conf.number(JemallocName::lg_dirty_mult) < 0) {
-    choose(Id::purge, "never");
+    set_option_value(Id::purge, "never");
   } else {
     choose_power(Id::free_ratio, conf.number(JemallocName::lg_dirty_mult));
   }
@@ -328,13 +333,13 @@ void choose_decay(const JemallocConf& conf) {
 
 void read_jemalloc(const char* text) {
   JemallocConf conf;
-  bool good = conf.parse(text, report_line, note_without_effect);
-  keep_said(conf);
+  bool good = conf.parse(text, report_line, note_ignored_setting);
+  remember_settings(conf);
   choose_profiling(conf);
   choose_decay(conf);
-  choose_if(conf, JemallocName::background_thread, Id::helper);
-  if (conf.is_on(JemallocName::stats_print)) choose(Id::stats_print, 1);
-  if (conf.is_on(JemallocName::confirm_conf)) choose(Id::verbose, 1);
+  set_option_value_if(conf, JemallocName::background_thread, Id::helper);
+  if (conf.is_on(JemallocName::stats_print)) set_option_value(Id::stats_print, 1);
+  if (conf.is_on(JemallocName::confirm_conf)) set_option_value(Id::verbose, 1);
   if (!good && conf.is_on(JemallocName::abort_conf))
     fatal_text("MALLOC_CONF: aborted because of the errors above (abort_conf:true)");
 }
@@ -343,21 +348,21 @@ void read_jemalloc(const char* text) {
 
 void read_foreign_options(char** environment, void (*report)(const char* line)) {
   report_line = report;
-  without_effect_count = 0;
-  said = {};
+  ignored_setting_count = 0;
+  jemalloc_settings_ = {};
   Values values = {};
   find_variables(environment, values);
   read_gperftools(environment, values);
   if (values[kMallocConf] != nullptr) read_jemalloc(values[kMallocConf]);
 }
 
-void report_options_without_effect(void (*report)(const char* line)) {
-  if (without_effect_count == 0 || options::get(Id::verbose) == 0) return;
+void report_ignored_settings(void (*report)(const char* line)) {
+  if (ignored_setting_count == 0 || options::get(Id::verbose) == 0) return;
   FixedText<500> line;
   line << "settings without effect: ";
-  for (unsigned i = 0; i < without_effect_count && i < kMostWithoutEffect; i++)
-    line << (i != 0 ? ", " : "") << without_effect[i];
-  if (without_effect_count > kMostWithoutEffect) line << " and others";
+  for (unsigned i = 0; i < ignored_setting_count && i < kMaxIgnoredSettings; i++)
+    line << (i != 0 ? ", " : "") << ignored_settings[i];
+  if (ignored_setting_count > kMaxIgnoredSettings) line << " and others";
   report(line.c_str());
 }
 
@@ -368,13 +373,13 @@ HeapProfileIntervals heap_profile_intervals(char** environment, void (*report)(c
   return read_intervals(values);
 }
 
-const JemallocSaid& jemalloc_said() { return said; }
+const JemallocSettings& jemalloc_settings() { return jemalloc_settings_; }
 
 bool heap_is_profiled_by_variable() { return heap_is_profiled; }
 
 // ---- children ----
 
-const char* value_in(char** environment, const char* name) {
+const char* environment_value(char** environment, const char* name) {
   size_t length = text_length(name);
   for (char** variable = environment; variable != nullptr && *variable != nullptr; variable++) {
     if (text_equal(*variable, length, name) && (*variable)[length] == '=')
@@ -388,39 +393,39 @@ constexpr unsigned char kHighestBit = 0x80;
 
 // A path that begins with a multi-byte UTF-8 character has the bit, too, but its second byte is
 // 0x80 to 0xBF.
-bool has_childs_bit(const char* path) {
+bool has_child_mark(const char* path) {
   auto byte = [path](unsigned i) { return static_cast<unsigned char>(path[i]); };
   return (byte(0) & kHighestBit) != 0 && (byte(1) & 0xC0) != 0x80;
 }
 }  // namespace
 
 bool GperftoolsPath::read(char** environment, const char* name) {
-  value_ = value_in(environment, name);
+  value_ = environment_value(environment, name);
   if (value_ == nullptr || *value_ == 0) return false;
   FixedText<sizeof(marks[0])> mark;
   mark << name << "_USE_PID";
-  const char* use_pid = value_in(environment, mark.c_str());
-  is_child_ = (use_pid != nullptr && is_true(use_pid)) || has_childs_bit(value_);
+  const char* use_pid = environment_value(environment, mark.c_str());
+  is_child_ = (use_pid != nullptr && is_true(use_pid)) || has_child_mark(value_);
   return true;
 }
 
 void GperftoolsPath::append_to(Text& out) const {
-  char first = has_childs_bit(value_)
+  char first = has_child_mark(value_)
                    ? static_cast<char>(static_cast<unsigned char>(*value_) & ~kHighestBit)
                    : *value_;
   out << first << value_ + 1;
 }
 
-void note_children_of(const char* name) {
+void register_child_mark(const char* name) {
   FixedText<sizeof(marks[0])> mark;
   mark << name << "_USE_PID=1";
   for (unsigned i = 0; i < mark_count; i++) {
     if (text_equal(marks[i], mark.c_str())) return;
   }
-  if (mark_count != kMostMarks) Text(marks[mark_count++], sizeof(marks[0])) << mark.c_str();
+  if (mark_count != kMaxMarks) Text(marks[mark_count++], sizeof(marks[0])) << mark.c_str();
 }
 
-void mark_children() {
+void mark_child_environment() {
   if (mark_count == 0 || environ == nullptr) return;
   size_t count = 0;
   while (environ[count] != nullptr) count++;

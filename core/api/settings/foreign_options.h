@@ -18,14 +18,14 @@ namespace seemalloc {
 void read_foreign_options(char** environment, void (*report)(const char* line));
 // With the option verbose: prints one line that names the settings that were understood but have no
 // effect here.
-void report_options_without_effect(void (*report)(const char* line));
+void report_ignored_settings(void (*report)(const char* line));
 
 // Settings of MALLOC_CONF that no option stores, for callers that query them by jemalloc's names.
-struct JemallocSaid {
+struct JemallocSettings {
   bool abort_conf, confirm_conf, prof_off, prof_leak, prof_leak_error;
   int64_t muzzy_decay_ms;
 };
-const JemallocSaid& jemalloc_said();
+const JemallocSettings& jemalloc_settings();
 
 // The dump intervals of gperftools' HEAPPROFILE and HeapProfilerStart: after this many allocated
 // bytes, this many bytes in use above the previous maximum, or this many seconds; 0: never. Set by
@@ -55,12 +55,12 @@ class GperftoolsPath {
 };
 
 // The value of a variable; null if it is not set.
-const char* value_in(char** environment, const char* name);
+const char* environment_value(char** environment, const char* name);
 
-// Registers a name (HEAPPROFILE or CPUPROFILE) for mark_children().
-void note_children_of(const char* name);
+// Registers a name (HEAPPROFILE or CPUPROFILE) for mark_child_environment().
+void register_child_mark(const char* name);
 // Sets NAME_USE_PID=1 for the registered names. Requires: the C library has initialised its
 // environment.
-void mark_children();
+void mark_child_environment();
 
 }  // namespace seemalloc

@@ -116,14 +116,14 @@ TEST_F(ForeignOptions, ChildrenOfAProfiledProgramPutTheirIdBehind) {
             std::string::npos);
   EXPECT_EQ(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=0"}), kHeapProfile);
   char** before = environ;
-  note_children_of("CPUPROFILE");
-  mark_children();
+  register_child_mark("CPUPROFILE");
+  mark_child_environment();
   ASSERT_NE(environ, before);
   EXPECT_STREQ(getenv("HEAPPROFILE_USE_PID"), "1");
   EXPECT_STREQ(getenv("CPUPROFILE_USE_PID"), "1");
   environ = before;
   EXPECT_NE(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=1"}), "");
-  mark_children();
+  mark_child_environment();
   EXPECT_EQ(environ, before) << "it is there already";
 }
 
@@ -234,7 +234,7 @@ TEST_F(ForeignOptions, AnIntervalOutlastsProfActive) {
   EXPECT_EQ(options::last_sample_interval(), 512 * KiB);
 }
 
-TEST_F(ForeignOptions, WhatJemallocWouldNotTakeIsReportedAndTheRestRead) {
+TEST_F(ForeignOptions, ReportsInvalidJemallocPairs) {
   EXPECT_EQ(
       changed_by_conf(
           "prof:yes,colour:red,lg_prof_sample:64,dirty_decay_ms:-2,dirty_decay_ms:soon,dirty_decay_ms:,"
@@ -260,15 +260,15 @@ TEST_F(ForeignOptions, AbortConfEndsTheProcess) {
   EXPECT_DEATH(changed_by_conf("colour:red,abort_conf:true"), "abort_conf:true");
 }
 
-TEST_F(ForeignOptions, WhatHasNoEffectIsNamedOnRequest) {
+TEST_F(ForeignOptions, VerboseNamesIgnoredSettings) {
   changed_by({"MALLOC_CONF=narenas:4,tcache:false,hpa_dirty_mult:0.1,lg_chunk:22",
               "HEAP_PROFILE_MMAP=1", "HEAP_PROFILE_BUFFER_SIZE=1", "CPUPROFILE_PER_THREAD_TIMERS=1",
               "CPUPROFILE_TIMER_SIGNAL=12"});
-  report_options_without_effect(keep);
+  report_ignored_settings(keep);
   EXPECT_TRUE(lines.empty()) << "nobody has asked";
   FixedText<64> problem;
   ASSERT_TRUE(options::set(Id::verbose, "1", 1, problem));
-  report_options_without_effect(keep);
+  report_ignored_settings(keep);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(
       lines[0],

@@ -45,7 +45,7 @@ static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(JemallocNa
 
 // Options of some jemalloc version without a counterpart here: arenas, thread caches, junk filling,
 // its own layout and counters.
-constexpr const char* kIdle[] = {
+constexpr const char* kIgnored[] = {
     "abort",
     "narenas",
     "narenas_ratio",
@@ -105,18 +105,18 @@ constexpr const char* kIdle[] = {
     "hpa",
 };
 // All options with these prefixes.
-constexpr const char* kIdleFamilies[] = {"hpa_", "experimental_"};
+constexpr const char* kIgnoredPrefixes[] = {"hpa_", "experimental_"};
 
 bool begins_with(const char* text, size_t length, const char* beginning) {
   size_t wanted = text_length(beginning);
   return length >= wanted && text_equal(text, wanted, beginning);
 }
 
-const char* idle_name(const char* name, size_t length) {
-  for (const char* known : kIdle) {
+const char* is_ignored_name(const char* name, size_t length) {
+  for (const char* known : kIgnored) {
     if (text_equal(name, length, known)) return known;
   }
-  for (const char* family : kIdleFamilies) {
+  for (const char* family : kIgnoredPrefixes) {
     if (begins_with(name, length, family)) return family;
   }
   return nullptr;
@@ -192,18 +192,18 @@ const char* JemallocConf::set_known(unsigned row_number, const char* value, size
 }
 
 const char* JemallocConf::set(const char* name, size_t name_length, const char* value,
-                              size_t length, void (*idle)(const char*)) {
+                              size_t length, void (*on_ignored)(const char*)) {
   for (unsigned i = 0; i < static_cast<unsigned>(JemallocName::kCount); i++) {
     if (text_equal(name, name_length, kRows[i].text)) return set_known(i, value, length);
   }
-  const char* known = idle_name(name, name_length);
+  const char* known = is_ignored_name(name, name_length);
   if (known == nullptr) return "unknown option; see docs/migrating.md";
-  idle(known);
+  on_ignored(known);
   return nullptr;
 }
 
 bool JemallocConf::parse(const char* text, void (*report)(const char* line),
-                         void (*idle)(const char* name)) {
+                         void (*on_ignored)(const char* name)) {
   bool good = true;
   for (const char* at = text; *at != 0;) {
     const char* colon = at;
@@ -217,7 +217,7 @@ bool JemallocConf::parse(const char* text, void (*report)(const char* line),
       return false;
     }
     const char* expected = set(at, static_cast<size_t>(colon - at), colon + 1,
-                               static_cast<size_t>(end - colon - 1), idle);
+                               static_cast<size_t>(end - colon - 1), on_ignored);
     if (expected != nullptr) {
       report_pair(report, "bad pair", pair, expected);
       good = false;

@@ -43,7 +43,7 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   return SetOption::kDone;
 }
 
-void look_for_python(uintptr_t pc) {
+void check_python_loaded(uintptr_t pc) {
   if (!note_loaded_python(pc) || options::get(options::Id::python_frames) == 0) return;
   LockGuard guard(lock);
   python_option_changed();

@@ -23,7 +23,7 @@ void print_option(options::Id id, Text& out);
 
 // The code at `pc` makes a thread-specific key: it may be a Python that the program has loaded
 // (option python_frames).
-void look_for_python(uintptr_t pc);
+void check_python_loaded(uintptr_t pc);
 
 void lock_options_for_fork();
 void unlock_options_after_fork();

@@ -14,7 +14,7 @@
 namespace seemalloc {
 namespace {
 
-TEST(RuntimeOptions, ATextIsReadWhole) {
+TEST(RuntimeOptions, TextIsReadCompletely) {
   std::atomic<bool> done{false};
   std::thread writer([&done] {
     for (char letter = 'a'; !done; letter = letter == 'a' ? 'b' : 'a') {
@@ -27,7 +27,7 @@ TEST(RuntimeOptions, ATextIsReadWhole) {
   unsigned torn = 0;
   while (seemalloc_option_get("dump_prefix", value, sizeof(value)) == 0) {
   }
-  for (uint64_t until = os::monotonic_ns() + 500 * kMillisecond_ns; os::monotonic_ns() < until;) {
+  for (uint64_t until = os::monotonic_ns() + 500 * kMillisecondNs; os::monotonic_ns() < until;) {
     long length = seemalloc_option_get("dump_prefix", value, sizeof(value));
     torn += std::string(value) != std::string(value[0] == 'a' ? 250 : 240, value[0]) ||
             length != (value[0] == 'a' ? 250 : 240);

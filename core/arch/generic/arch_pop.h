@@ -12,12 +12,12 @@
 namespace seemalloc {
 
 // Pops the first block of the class's free list; null if it is empty.
-SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
+SEEMALLOC_ALWAYS_INLINE Block* pop_free_list(size_t size_class) {
   Block** head = &heap::thread_cache.heads[size_class];
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
   Block* next = block->next;
-  store_racing(*head, next);    // other threads may be counting the list
+  racy_store(*head, next);      // other threads may be counting the list
   __builtin_prefetch(next, 1);  // it is allocated next; prefetching null does no harm
   return block;
 }

@@ -8,12 +8,12 @@
 namespace seemalloc {
 
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+SEEMALLOC_ALWAYS_INLINE T racy_load(const T& word) {
   return word;
 }
 
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+SEEMALLOC_ALWAYS_INLINE void racy_store(T& word, T value) {
   word = value;
 }
 

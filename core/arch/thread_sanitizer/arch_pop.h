@@ -1,4 +1,4 @@
-// malloc's pop, as on any processor: here store_racing() is an atomic store. The build selects this
+// malloc's pop, as on any processor: here racy_store() is an atomic store. The build selects this
 // file: core/arch/README.md.
 #pragma once
 

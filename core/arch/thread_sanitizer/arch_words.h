@@ -9,12 +9,12 @@
 namespace seemalloc {
 
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+SEEMALLOC_ALWAYS_INLINE T racy_load(const T& word) {
   return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+SEEMALLOC_ALWAYS_INLINE void racy_store(T& word, T value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
 }
 

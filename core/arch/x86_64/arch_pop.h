@@ -16,7 +16,7 @@
 namespace seemalloc {
 
 // Pops the first block of the class's free list; null if it is empty.
-SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
+SEEMALLOC_ALWAYS_INLINE Block* pop_free_list(size_t size_class) {
   size_t head;
   __asm__("movq " SEEMALLOC_THREAD_CACHE_SYMBOL "@gottpoff(%%rip), %0" : "=r"(head));
   head += offsetof(heap::ThreadCache, heads) + size_class * sizeof(Block*);

@@ -11,13 +11,13 @@ namespace seemalloc {
 // because compilers emit a separate instruction for every atomic (or volatile) read. For the fast
 // paths, not for loops.
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+SEEMALLOC_ALWAYS_INLINE T racy_load(const T& word) {
   return word;
 }
 
 // Writes a word that another thread may be reading: a plain store without ordering.
 template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+SEEMALLOC_ALWAYS_INLINE void racy_store(T& word, T value) {
   word = value;
 }
 

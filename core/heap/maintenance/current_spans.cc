@@ -1,7 +1,7 @@
 #include "core/heap/maintenance/current_spans.h"
 
 #include "core/base/check.h"
-#include "core/heap/maintenance/lost_threads.h"
+#include "core/heap/maintenance/orphaned_heaps.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/os/kernel/wait.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 // A hash that changes with every malloc of the class and every free into its current span. A rare
 // collision does no harm. Never 0.
-uint32_t use_of(const Span* span, const Block* list) {
+uint32_t use_hash(const Span* span, const Block* list) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
   uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^
                  reinterpret_cast<uintptr_t>(span->free_list_acquire());
@@ -23,26 +23,26 @@ uint32_t use_of(const Span* span, const Block* list) {
 // slow_lock.
 bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   DCHECK(cs.current->state == pages::SpanState::kCurrent);
-  uint32_t use = use_of(cs.current, list);
-  if (use != cs.last_use) {
-    cs.last_use = use;
-    cs.current->look.since = hole_epoch.load(std::memory_order_relaxed);
+  uint32_t use = use_hash(cs.current, list);
+  if (use != cs.last_use_hash) {
+    cs.last_use_hash = use;
+    cs.current->hole_scan.since = hole_epoch.load(std::memory_order_relaxed);
     return least_periods <= 1;
   }
   return has_waited(cs.current, least_periods) || least_periods <= 1;
 }
 
 // True if another thread works on the lists of a heap that is between two threads but not abandoned
-// (kParked); it does so in part without the lock.
-bool changes_hands(const ThreadHeap& heap) {
-  return heap.cache.load(std::memory_order_relaxed) == &heap.body->kept &&
-         heap.state.load(std::memory_order_relaxed) != HeapState::kParked;
+// (kAbandoned); it does so in part without the lock.
+bool is_being_transferred(const ThreadHeap& heap) {
+  return heap.cache.load(std::memory_order_relaxed) == &heap.body->saved_lists &&
+         heap.state.load(std::memory_order_relaxed) != HeapState::kAbandoned;
 }
 
-uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
+uint64_t clear_ready_of_unused(ThreadHeap& heap, uint32_t least_periods) {
   DCHECK(heap.slow_lock.is_held());
   Block* lists[kClassCount];
-  if (changes_hands(heap) || !read_lists(heap, lists)) return 0;
+  if (is_being_transferred(heap) || !copy_free_lists(heap, lists)) return 0;
   uint64_t classes = 0;
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
@@ -50,7 +50,7 @@ uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
     const Block* list = lists[c];
     if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current))
       continue;
-    __atomic_store_n(&heap.body->ready[c], nullptr, __ATOMIC_RELAXED);
+    __atomic_store_n(&heap.body->local_refill_spans[c], nullptr, __ATOMIC_RELAXED);
     classes |= uint64_t{1} << c;
   }
   return classes;
@@ -58,9 +58,9 @@ uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
 
 }  // namespace
 
-uint64_t unused_classes(ThreadHeap& heap, uint32_t least_periods) {
+uint64_t begin_detach_unused(ThreadHeap& heap, uint32_t least_periods) {
   if (!heap.slow_lock.try_lock()) return 0;
-  uint64_t classes = close_unused(heap, least_periods);
+  uint64_t classes = clear_ready_of_unused(heap, least_periods);
   heap.slow_lock.unlock();
   return classes != 0 && os::fence_all_threads() ? classes : 0;
 }
@@ -70,14 +70,15 @@ Span* detach_current(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Block* list = nullptr;
   Span* span = cs.current;
-  bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr &&
-                span != nullptr && heap.body->ready[size_class] == nullptr;
-  if (closed && use_of(span, list) == cs.last_use) {
+  bool closed = !is_being_transferred(heap) && copy_free_list(heap, size_class, &list) &&
+                list != nullptr && span != nullptr &&
+                heap.body->local_refill_spans[size_class] == nullptr;
+  if (closed && use_hash(span, list) == cs.last_use_hash) {
     DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap &&
            span->size_class == size_class);
     cs.current = nullptr;
-    cs.mixed = true;
-    cs.last_use = 0;
+    cs.lists_not_from_current = true;
+    cs.last_use_hash = 0;
     note_detached(span);
     heap.detached_spans++;
   } else {

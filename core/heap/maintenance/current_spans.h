@@ -3,24 +3,24 @@
 // used every class, freed everything and now sleeps keeps most of its memory in current spans.
 //
 // A current span differs from an available one: its owner takes its whole local free list without a
-// lock, in take_freed, when the thread free list has ended. The purger prevents that without any
-// extra store by the owner:
-// 1. Under the heap's slow_lock it clears ready[c]. From now on take_freed finds null, and refill
-//    waits for the lock.
+// lock, in refill_from_local_frees, when the thread free list has ended. The purger prevents that
+// without any extra store by the owner:
+// 1. Under the heap's slow_lock it clears ready[c]. From now on refill_from_local_frees finds null,
+//    and refill waits for the lock.
 // 2. It runs a fence on all running threads (membarrier). If the owner has read ready[c] before the
 //    fence, then it has, even before that, stored the null that ended the thread free list, and
 //    heads[c] shows it.
-// 3. It takes slow_lock again. If ready[c] is still null and heads[c] is not null, no take_freed of
-//    this class is under way, because its last store, a release, is the one to heads[c]. So the
-//    purger clears the class's current span and detaches the span.
+// 3. It takes slow_lock again. If ready[c] is still null and heads[c] is not null, no
+//    refill_from_local_frees of this class is under way, because its last store, a release, is the
+//    one to heads[c]. So the purger clears the class's current span and detaches the span.
 // Blocks of the span in the thread free list and the stash count as live; the two are now lists of
-// another span (ClassState::mixed). A class whose thread free list is empty is left alone: its
-// owner may be at any point of take_freed.
+// another span (ClassState::lists_not_from_current). A class whose thread free list is empty is
+// left alone: its owner may be at any point of refill_from_local_frees.
 // A thread that ends, or that takes over an abandoned heap, moves the lists under slow_lock.
-// Between two threads they are in body->kept, where no thread uses them while the heap is abandoned
-// (kParked).
-// The owner may have exited without our notice, so its memory is read by copying (lost_threads.h).
-// If it is gone, any result of that copy will do.
+// Between two threads they are in body->saved_lists, where no thread uses them while the heap is
+// abandoned (kAbandoned).
+// The owner may have exited without our notice, so its memory is read by copying
+// (orphaned_heaps.h). If it is gone, any result of that copy will do.
 // A span that comes back is an available one, except for its countdown. The countdown belongs to
 // the owner and does not reach zero until the span is current again. If all blocks are freed before
 // that, the next scan for holes releases the span.
@@ -40,7 +40,7 @@ namespace seemalloc::heap {
 // Steps 1 and 2 for the classes of the heap that have not been used for `least_periods` periods of
 // holes.h (with 1: for all classes) and whose current spans may have holes. Returns one bit per
 // class. Returns 0 too if the heap is busy. Requires: no lock held.
-uint64_t unused_classes(ThreadHeap& heap, uint32_t least_periods);
+uint64_t begin_detach_unused(ThreadHeap& heap, uint32_t least_periods);
 static_assert(kClassCount <= 64);
 
 // Step 3 for one of these classes. Returns the detached span, or null if its thread has used the

@@ -1,11 +1,12 @@
 // Taking the current span from a thread that sleeps (current_spans.h), as a small state machine on
 // a machine with store buffers; the test explores every interleaving of its steps.
 //
-// The owner pops its thread free list to the end. Then it takes the freed blocks: by take_freed
-// while it may, else by a refill under the heap's lock; and so on. The purger clears `ready`,
-// fences, detaches, and then has the span's free list to itself. A store waits in its thread's
-// buffer until it drains, at any time; the lock and a membarrier empty the buffers. Variants with a
-// known mistake must fail, which shows that the test can.
+// The owner pops its thread free list to the end. Then it takes the freed blocks: by
+// refill_from_local_frees while it may, else by a refill under the heap's lock; and so on. The
+// purger clears `local_refill_spans`, fences, detaches, and then has the span's free list to
+// itself. A store waits in its thread's buffer until it drains, at any time; the lock and a
+// membarrier empty the buffers. Variants with a known mistake must fail, which shows that the test
+// can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +28,8 @@ struct State {
   bool locked = false;
   bool next_is_current = false;  // the span that the owner allocates from; under the lock
   int owner = 0, pops = 0, taken = 0;
-  bool taking = false;       // between the load of `ready` and the store that ends take_freed
+  // Between the load of `local_refill_spans` and the store that ends refill_from_local_frees.
+  bool taking = false;
   bool taking_next = false;  // from the other span
   int purger = 0;
   bool purging = false;
@@ -35,10 +37,11 @@ struct State {
 };
 
 struct Variant {
-  bool fence = true;              // empties every thread's buffer after `ready` is cleared
+  bool fence = true;  // empties every thread's buffer after `local_refill_spans` is cleared
   bool list_must_not_end = true;  // a class whose thread free list is empty is left alone
   bool looks_after = true;        // reads the list after the fence
-  bool list_last = true;          // take_freed stores the list after it has emptied the span's
+  // refill_from_local_frees stores the list after it has emptied the span's.
+  bool list_last = true;
 };
 
 // explore(): returns "" if no path has both threads at the span's free list, or leaves the purger
@@ -50,7 +53,7 @@ class Explorer : public StateSearch<State> {
   bool gave_up() const { return gave_up_; }
 
  private:
-  void go_on(const State& s) override {
+  void expand(const State& s) override {
     if (s.purging && s.taking && !s.taking_next) {
       problem_ = "both are at the span's free list";
       return;
@@ -84,7 +87,7 @@ class Explorer : public StateSearch<State> {
         }
         return visit(s);
       }
-      case 1:  // take_freed: reads ready
+      case 1:  // refill_from_local_frees: reads ready
         s.taking = s.owners.load(s.memory, kReady) != 0;
         s.taking_next = s.taking && s.next_is_current;  // ready[c] is the current span
         s.owner = s.taking ? 2 : 5;

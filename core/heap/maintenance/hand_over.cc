@@ -30,30 +30,30 @@ uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   DCHECK(heap.slow_lock.is_held());
-  DCHECK(!cs.mixed || cs.stash == nullptr);
+  DCHECK(!cs.lists_not_from_current || cs.stash == nullptr);
   Span* span = cs.current;
   uint64_t unused = cs.sample_due != 0 ? 1 : 0;
   cs.sample_due = 0;
-  heap.body->ready[size_class] = nullptr;
+  heap.body->local_refill_spans[size_class] = nullptr;
   // null: lost with its thread, or by a fork.
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
   if (cache != nullptr) unused += return_list_locked(heap, span, &cache->heads[size_class]);
-  if (unused != 0) count_returned_unused(unused * kClasses[size_class].bytes);
+  if (unused != 0) count_unused_bytes(unused * kClasses[size_class].bytes);
   return_list_locked(heap, span, &cs.stash);
   cs.stash_count = 0;
   cs.current = nullptr;
-  if (span != nullptr) file_owned_locked(heap, span);
+  if (span != nullptr) add_owned_span_locked(heap, span);
 }
 
 }  // namespace
 
 void release_everything(ThreadHeap& heap) {
   DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kZombie);
-  publish_lists_of_ending(heap);
+  publish_foreign_lists(heap);
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);
-  for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap, c);
+  for (unsigned c = 0; c < kClassCount; c++) flush_refill_count(heap, c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
   set_cached_bytes(heap, 0);
   DCHECK(heap.foreign_bytes == 0 && heap.cached_bytes == 0);
@@ -81,55 +81,55 @@ size_t span_bytes(const ThreadHeap& heap, size_t most) {
 
 // Releases the empty available spans of classes that have a current span, because the next thread
 // does not need them.
-void retire_spare_spans(ThreadHeap& heap) {
+void release_spare_spans(ThreadHeap& heap) {
   for (ClassState& cs : heap.body->classes) {
     Span* span = cs.available.front();
     if (cs.current == nullptr || span == nullptr || !span->is_empty()) continue;
     remove_available(cs, span);
-    retire(span);
+    release_empty_span(span);
   }
 }
 
 }  // namespace
 
-void take_from_this_thread(ThreadHeap& heap) {
+void detach_from_this_thread(ThreadHeap& heap) {
   DCHECK(heap.slow_lock.is_held());
   DCHECK(thread_cache.heap == &heap && heap.cache.load(std::memory_order_relaxed) == &thread_cache);
-  ThreadCache& kept = heap.body->kept;
-  memcpy(kept.heads, thread_cache.heads, sizeof(kept.heads));
+  ThreadCache& saved_lists = heap.body->saved_lists;
+  memcpy(saved_lists.heads, thread_cache.heads, sizeof(saved_lists.heads));
   memset(thread_cache.heads, 0, sizeof(thread_cache.heads));
-  heap.cache.store(&kept, std::memory_order_release);
+  heap.cache.store(&saved_lists, std::memory_order_release);
   __atomic_store_n(&thread_cache.heap, nullptr, __ATOMIC_RELAXED);
 }
 
-bool park(ThreadHeap& heap, size_t most_bytes) {
+bool try_keep_for_next_thread(ThreadHeap& heap, size_t most_bytes) {
   LockGuard guard(heap.slow_lock);
   drain_pending_locked(heap);
-  retire_spare_spans(heap);
+  release_spare_spans(heap);
   size_t bytes = span_bytes(heap, most_bytes);
   if (bytes > most_bytes) return false;
-  heap.parked_bytes = static_cast<uint32_t>(bytes);
+  heap.abandoned_bytes = static_cast<uint32_t>(bytes);
   // Keeps the lists as they are: returning the blocks to their spans would touch each of them
   // (docs/decisions/0057).
-  take_from_this_thread(heap);
+  detach_from_this_thread(heap);
   return true;
 }
 
-void give_to_this_thread(ThreadHeap& heap) {
+void attach_to_this_thread(ThreadHeap& heap) {
   DCHECK(thread_cache.heap == nullptr &&
          heap.state.load(std::memory_order_relaxed) == HeapState::kActive);
   LockGuard guard(heap.slow_lock);
-  ThreadCache& kept = heap.body->kept;
+  ThreadCache& saved_lists = heap.body->saved_lists;
   heap.body->inherited_bytes = 0;
-  heap.body->growths_seen = 0;
-  if (heap.cache.load(std::memory_order_relaxed) == &kept) {
-    memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
+  heap.body->growth_steps_seen = 0;
+  if (heap.cache.load(std::memory_order_relaxed) == &saved_lists) {
+    memcpy(thread_cache.heads, saved_lists.heads, sizeof(saved_lists.heads));
   } else {
-    heap.body->lists_since = sample_changes.load(std::memory_order_relaxed);
+    heap.body->sample_changes_of_lists = sample_changes.load(std::memory_order_relaxed);
   }
   // The thread's memory has been initialised: other threads may read it.
   heap.cache.store(&thread_cache, std::memory_order_release);
-  __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with read_lists()
+  __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with copy_free_lists()
 }
 
 }  // namespace seemalloc::heap

@@ -28,9 +28,9 @@ void unlock_after_fork_child() {
   // A signal handler that has interrupted one of our critical sections may fork. The locks of that
   // section stay held until this thread continues it, so this function takes no lock then, and the
   // process never recovers the other threads' heaps.
-  bool may_lock = !fork_interrupts_a_holder;
-  walk_gate.forget_others_in_child();
-  forget_purger_in_child(may_lock);
+  bool may_lock = !fork_interrupted_critical_section;
+  walk_gate.reset_in_child();
+  reset_purger_in_child(may_lock);
   recover_heaps_in_child(may_lock);
 }
 

@@ -5,7 +5,7 @@
 #include "core/heap/maintenance/current_spans.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/owned_spans.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/heap/thread/helper_link.h"
@@ -31,24 +31,24 @@ namespace {
 // A span that became available at any time within a period has waited for two whole periods after
 // the third has begun.
 constexpr uint32_t kPeriodsToWait = 3;
-constexpr uint64_t kShortestPeriod_ns = 125 * kMillisecond_ns;
-constexpr uint64_t kLongestPeriod_ns = 8 * kSecond_ns;  // when doubled
+constexpr uint64_t kMinPeriodNs = 125 * kMillisecondNs;
+constexpr uint64_t kMaxPeriodNs = 8 * kSecondNs;  // when doubled
 // The length of a slice: of the helper thread, and of a thread of the program if there is no
-// helper. A rest of kRest_ns follows, or a much longer one while the program works (PurgeBudget).
-constexpr uint64_t kSlice_ns = 5 * kMillisecond_ns;
-constexpr uint64_t kShortSlice_ns = 500 * kMicrosecond_ns;
-constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
+// helper. A rest of kRestNs follows, or a much longer one while the program works (PurgeBudget).
+constexpr uint64_t kSliceNs = 5 * kMillisecondNs;
+constexpr uint64_t kShortSliceNs = 500 * kMicrosecondNs;
+constexpr uint64_t kRestNs = 15 * kMillisecondNs;
 // Smaller heaps are left alone.
-constexpr unsigned kLeastRegions = 2;
+constexpr unsigned kMinRegions = 2;
 
 // The times at which the last periods began, by number. The slot of the oldest one is also that of
 // the next one, which may be about to begin.
-constexpr uint32_t kPlaces = 64, kRemembered = kPlaces - 1;
-std::atomic<uint64_t> began_ns[kPlaces];
+constexpr uint32_t kEpochSlots = 64, kRememberedEpochs = kEpochSlots - 1;
+std::atomic<uint64_t> began_ns[kEpochSlots];
 
 void begin_epoch() {
   uint32_t epoch = hole_epoch.load(std::memory_order_relaxed) + 1;
-  began_ns[epoch % kPlaces].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
+  began_ns[epoch % kEpochSlots].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
   hole_epoch.store(epoch, std::memory_order_release);  // pairs with ns_since_hole_epoch()
 }
 
@@ -62,7 +62,7 @@ bool become_purger() {
   return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
                                         std::memory_order_relaxed);
 }
-void cease_to_purge() {
+void release_purger() {
   DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
   purger.store(nullptr, std::memory_order_release);
 }
@@ -129,7 +129,7 @@ void prefetch_links(const Span* span) {
 // Reads the list into `listed` and `is_free`. Returns false if the list does not match the count:
 // the program has written to freed blocks (their owner will report it), or is freeing a block right
 // now.
-bool read_list(const Span* span, const FreeList& list) {
+bool copy_free_list(const Span* span, const FreeList& list) {
   prefetch_links(span);
   uint32_t behind = 0;
   for (const Block* block = list.first->next; block != nullptr; block = block->next) {
@@ -174,11 +174,11 @@ uint32_t find_holes(const Span* span, const FreeList& list) {
   DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
   DCHECK(span->carved <= kMaxBlocks && list.count <= span->carved);
   for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
-  if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
+  if (list.first == nullptr || !copy_free_list(span, list) || !mark_hole_blocks(span)) return 0;
   uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
   unsigned all = static_cast<unsigned>(span->bytes / os::page_bytes());
-  bool enough = static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all ||
-                !pages::lies_on_huge_page(span);
+  bool enough =
+      static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all || !pages::is_on_huge_page(span);
   return enough ? pages : 0;
 }
 
@@ -209,8 +209,8 @@ void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
 // Returns the bytes purged. Sets *refused if the kernel did not purge all of them.
 size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
   DCHECK(pages != 0 && span->state == SpanState::kDetached);
-  os::ForSizeClass label(span->size_class);
-  bool splits = pages::take_huge_page_apart(span);
+  os::ScopedCallSizeClass label(span->size_class);
+  bool splits = pages::begin_huge_page_split(span);
   size_t bytes = 0;
   while (pages != 0) {
     unsigned first = lowest_page(pages);
@@ -232,16 +232,16 @@ size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
 // ---- one pass over all spans that wait ----
 
 // Where a pass continues. Heaps are never removed, and new ones come in front.
-struct Place {
+struct ScanPosition {
   ThreadHeap* heap;  // null: spans without an owner are next
   unsigned size_class;
 };
-Place the_beginning() { return Place{all_heaps(), 0}; }
+ScanPosition first_position() { return ScanPosition{all_heaps(), 0}; }
 
 struct Pass {
   uint32_t least_periods;
   uint64_t end_ns;
-  Place place;
+  ScanPosition place;
   size_t bytes = 0;
   bool refused = false;
 
@@ -272,20 +272,20 @@ void purge_detached(Span* span, L& lock, Pass& pass) {
   spans_with_holes.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Returns null if no span qualifies. Sets *more if it stopped because it has checked kHoleLooks
-// spans.
+// Returns null if no span qualifies. Sets *more if it stopped because it has checked
+// kMaxSpansPerScan spans.
 Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
   *more = false;
-  for (unsigned i = 0; i < kHoleLooks; i++) {
+  for (unsigned i = 0; i < kMaxSpansPerScan; i++) {
     Span* span = cs.available.front();  // the span that has been there longest
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     cs.available.remove(span);
-    if (may_have_holes(span) || span->is_empty_now()) {
+    if (may_have_holes(span) || span->is_empty_acquire()) {
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
       note_detached(span);
       return span;
     }
-    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    span->hole_scan.since = hole_epoch.load(std::memory_order_relaxed);
     cs.available.push_back(span);
   }
   *more = true;
@@ -317,21 +317,21 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
     forget_detached();
     ClassState& cs = heap.body->classes[span->size_class];
     span->state = SpanState::kAvailable;
-    span->look.since = hole_epoch.load(std::memory_order_relaxed);
-    note_look(span);
-    if (span->is_empty_now()) {
+    span->hole_scan.since = hole_epoch.load(std::memory_order_relaxed);
+    note_scanned(span);
+    if (span->is_empty_acquire()) {
       // Even the last one of the class: it has waited, or a purge of everything was requested.
-      retire(span);
+      release_empty_span(span);
     } else {
       cs.available.push_back(span);
     }
   }
-  if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(heap);
+  if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) drain_zombie(heap);
 }
 
 // Returns false if time is up before the end.
 bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
-  for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0;
+  for (uint64_t classes = begin_detach_unused(heap, pass.least_periods); classes != 0;
        classes &= classes - 1) {
     if (pass.over()) return false;
     Span* span = detach_current(heap, static_cast<unsigned>(__builtin_ctzll(classes)));
@@ -378,7 +378,7 @@ bool purge_unowned(Pass& pass) {
 bool run(Pass& pass) {
   while (ThreadHeap* heap = pass.place.heap) {
     if (!purge_heap(*heap, pass)) return false;
-    pass.place = Place{heap->next_all, 0};
+    pass.place = ScanPosition{heap->next_all, 0};
   }
   return purge_unowned(pass);
 }
@@ -390,19 +390,19 @@ std::atomic<bool> unfinished{false};  // spans of this period are left
 
 // Belongs to the purger. A period is half a purge delay. Its length doubles each time much of the
 // purged memory is reused.
-constexpr unsigned kMostDoubled = 6;
+constexpr unsigned kMaxDoublings = 6;
 struct Periods {
   uint64_t next_ns;
   unsigned doubled;
   uint64_t purged_before, refilled_before;
-  Place place;  // where the last slice stopped
+  ScanPosition place;  // where the last slice stopped
 };
 Periods periods;
 
 void set_length(uint64_t purged, uint64_t refilled) {
   constexpr uint64_t kLittle = 1 * MiB;
   if (purged >= kLittle && refilled > purged / 5) {
-    if (periods.doubled < kMostDoubled) periods.doubled++;
+    if (periods.doubled < kMaxDoublings) periods.doubled++;
   } else if (refilled < kLittle && periods.doubled != 0) {
     periods.doubled--;
   }
@@ -411,10 +411,10 @@ void set_length(uint64_t purged, uint64_t refilled) {
 // Half a purge delay, but not longer because free runs are kept for longer: holes have a measure of
 // reuse of their own.
 uint64_t shortest_period_ns() {
-  constexpr uint64_t kTuned_ns = pages::PurgeDelay::kFirst_ns / 2;
+  constexpr uint64_t kTunedNs = pages::PurgeDelay::kFirstNs / 2;
   uint64_t half = pages::purge_delay_ns() / 2;
-  if (!options::is_chosen(options::Id::purge_delay) && half > kTuned_ns) half = kTuned_ns;
-  return half > kShortestPeriod_ns ? half : kShortestPeriod_ns;
+  if (!options::is_explicitly_set(options::Id::purge_delay) && half > kTunedNs) half = kTunedNs;
+  return half > kMinPeriodNs ? half : kMinPeriodNs;
 }
 
 void begin_period(uint64_t now) {
@@ -423,10 +423,10 @@ void begin_period(uint64_t now) {
   periods.purged_before = purged;
   periods.refilled_before = refilled;
   uint64_t length = shortest_period_ns();
-  for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
+  for (unsigned i = 0; i < periods.doubled && length < kMaxPeriodNs; i++) length *= 2;
   periods.next_ns = now + length;
   // Continues first with the work that is left from the last period.
-  if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
+  if (!unfinished.load(std::memory_order_relaxed)) periods.place = first_position();
   unfinished.store(true, std::memory_order_relaxed);
   begin_epoch();
 }
@@ -441,40 +441,40 @@ void run_slice(uint64_t now, uint64_t most_ns) {
   periods.place = pass.place;
   pages::purge_budget.spent(os::thread_cpu_ns() - cpu_before);
   // The kernel would refuse it again.
-  if (pass.refused) periods.doubled = kMostDoubled;
+  if (pass.refused) periods.doubled = kMaxDoublings;
   if (pass.refused || complete) unfinished.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace
 
 namespace {
-bool wanted() {
-  return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions;
+bool purging_enabled() {
+  return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kMinRegions;
 }
 }  // namespace
 
 void purge_holes_if_due(uint64_t now_ns) {
   if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
-  const void* helper = hole_helper.load(std::memory_order_relaxed);
+  const void* helper = hole_helper_thread.load(std::memory_order_relaxed);
   if (helper != nullptr && helper != &thread_cache) return;
-  if (!wanted() || !become_purger()) return;
-  next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
-  run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
-  cease_to_purge();
+  if (!purging_enabled() || !become_purger()) return;
+  next_slice_ns.store(now_ns + kRestNs, std::memory_order_relaxed);
+  run_slice(now_ns, helper != nullptr ? kSliceNs : kShortSliceNs);
+  release_purger();
 }
 
 namespace {
 // Returns when the period began, or when the oldest remembered one did; 0 if no period has ended
 // yet.
-uint64_t beginning_of(uint32_t epoch, uint32_t now) {
-  uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
+uint64_t begin_ns_of(uint32_t epoch, uint32_t now) {
+  uint32_t oldest = now < kRememberedEpochs ? 1 : now - kRememberedEpochs + 1;
   if (epoch < oldest) epoch = oldest;
   // Loaded before the check whether another period has begun.
-  uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);
+  uint64_t began = began_ns[epoch % kEpochSlots].load(std::memory_order_acquire);
   // The first period began with the process, and its start is not recorded: returns the start of
   // the second.
   if (began == 0 && epoch < now)
-    began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
+    began = began_ns[(epoch + 1) % kEpochSlots].load(std::memory_order_acquire);
   return began;
 }
 }  // namespace
@@ -484,51 +484,53 @@ uint64_t ns_since_hole_epoch(uint32_t epoch) {
   uint64_t began;
   do {
     now = later;
-    began = beginning_of(epoch, now);
+    began = begin_ns_of(epoch, now);
     later = hole_epoch.load(std::memory_order_acquire);
   } while (later != now);
   uint64_t time = os::coarse_monotonic_ns();
   return began == 0 || began > time ? 0 : time - began;
 }
 
-bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
+bool hole_scan_unfinished() {
+  return unfinished.load(std::memory_order_relaxed) && purging_enabled();
+}
 
 namespace {
 // Waits for another thread's slice, but not for a slice of this thread that a signal handler has
 // interrupted.
-bool become_purger_in_time(uint64_t most_ns) {
-  constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
-  if (most_ns > kLongest_ns) most_ns = kLongest_ns;
-  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPause_ns) {
+bool try_become_purger_for(uint64_t most_ns) {
+  constexpr uint64_t kPauseNs = 100 * kMicrosecondNs, kMaxNs = 50 * kMillisecondNs;
+  if (most_ns > kMaxNs) most_ns = kMaxNs;
+  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPauseNs) {
     if (become_purger()) return true;
     if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
-    os::pause(kPause_ns);
+    os::pause(kPauseNs);
   }
   return false;
 }
 
 // Belongs to the purger: true if the last bounded pass stopped before the end.
 bool unfinished_pass = false;
-Place next_place;
+ScanPosition next_place;
 }  // namespace
 
 size_t purge_all_holes(uint64_t most_ns) {
-  if (!become_purger_in_time(most_ns)) return 0;
+  if (!try_become_purger_for(most_ns)) return 0;
   begin_epoch();  // spans that are on a list now have been there since an earlier period
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
   Pass pass{1, bounded ? begin + most_ns : UINT64_MAX,
-            bounded && unfinished_pass ? next_place : the_beginning()};
+            bounded && unfinished_pass ? next_place : first_position()};
   unfinished_pass = !run(pass);
   next_place = pass.place;
-  cease_to_purge();
+  release_purger();
   return pass.bytes;
 }
 
 HolePurgePause::HolePurgePause() {
-  while (!become_purger()) os::pause(50 * kMicrosecond_ns);
+  while (!become_purger()) os::pause(50 * kMicrosecondNs);
 }
-HolePurgePause::~HolePurgePause() { cease_to_purge(); }
+HolePurgePause::~HolePurgePause() { release_purger(); }
 
 HoleCounters hole_counters() {
   auto read = [](const std::atomic<uint64_t>& counter) {
@@ -539,8 +541,8 @@ HoleCounters hole_counters() {
 
 // ---- fork ----
 
-void forget_purger_in_child(bool may_lock) {
-  hole_helper.store(nullptr, std::memory_order_relaxed);
+void reset_purger_in_child(bool may_lock) {
+  hole_helper_thread.store(nullptr, std::memory_order_relaxed);
   // A signal handler has called fork in the middle of a purge: the purger is this thread, which
   // will continue.
   if (purger.load(std::memory_order_relaxed) == &thread_cache) return;

@@ -44,7 +44,7 @@ namespace seemalloc::heap {
 void purge_holes_if_due(uint64_t now_ns);
 // True if this period's spans did not fit into the last slice: the next slice is due in some
 // milliseconds.
-bool holes_wait();
+bool hole_scan_unfinished();
 // Purges all holes, or those that it reaches in about `most_ns`. Returns the bytes purged.
 size_t purge_all_holes(uint64_t most_ns = UINT64_MAX);
 
@@ -54,7 +54,7 @@ uint64_t ns_since_hole_epoch(uint32_t epoch);
 
 // In a forked child: reattaches the span that the parent's purger had detached. That takes locks.
 // If locks may not be taken, the span stays detached, and nothing more is allocated from it.
-void forget_purger_in_child(bool may_lock);
+void reset_purger_in_child(bool may_lock);
 
 // While an object of this class exists no thread purges holes, so lists can be walked.
 class HolePurgePause {

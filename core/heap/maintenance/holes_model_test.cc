@@ -17,13 +17,13 @@ namespace {
 
 constexpr int kBlocks = 5, kNone = -1, kDone = 100;
 constexpr int kPageOf[kBlocks] = {0, 1, 2, 0, 3};
-enum Place : int { kAvailable, kCurrent, kDetached, kGivenBack };
+enum ScanPosition : int { kAvailable, kCurrent, kDetached, kGivenBack };
 
 struct State {
   std::array<int, kBlocks> next{kNone, 2, 3, kNone, kNone};
   int head = 1;
   int countdown = 2, bias = 0;  // 0 and 4 are live
-  Place place = kAvailable;
+  ScanPosition place = kAvailable;
   bool held = false;               // the heap's lock
   int holes = 0, hole_blocks = 0;  // pages as bits
   // Blocks that are live, and blocks that were written to; one bit per block. Purging a page loses
@@ -55,7 +55,7 @@ class Explorer : public seemalloc::StateSearch<State> {
   bool purged_before_the_owner_was_done() const { return purged_early_; }
 
  private:
-  void go_on(const State& s) override {
+  void expand(const State& s) override {
     bool moved = false;
     if (s.other != kDone) step_other(s), moved = true;
     if (s.purger != kDone && (!s.held || !wants_lock_purger(s))) step_purger(s), moved = true;
@@ -287,11 +287,11 @@ TEST(HolesModel, ASpanThatIsNotDetachedIsPurgedInUse) {
   EXPECT_NE(Explorer({.detaches = false}).explore(), "");
 }
 
-TEST(HolesModel, ANewFirstBlockLosesWhatTheOwnerFrees) {
+TEST(HolesModel, ReplacingFirstBlockLosesOwnerFrees) {
   EXPECT_NE(Explorer({.keeps_first = false}).explore(), "");
 }
 
-TEST(HolesModel, ACountdownWrittenByAnotherIsWrong) {
+TEST(HolesModel, CountdownWrittenByAnotherThreadIsDetected) {
   EXPECT_NE(Explorer({.leaves_countdown = false}).explore(), "");
 }
 

@@ -89,7 +89,7 @@ void free_all(const Blocks& blocks) {
 bool heap_is_sound() {
   return for_each_live_block([](void*, void*, size_t) {}, nullptr);
 }
-bool nothing_is_detached() {
+bool has_no_detached_spans() {
   HolePurgePause pause;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->detached_spans != 0) return false;
@@ -101,7 +101,7 @@ size_t used_bytes() { return pages::page_statistics().used_bytes; }
 // to one byte per class.
 size_t resident_bytes() {
   Residency r = residency(statistics());
-  EXPECT_TRUE(r.told);
+  EXPECT_TRUE(r.kernel_answered);
   return r.live + r.cached + r.dirty + r.unused + r.fragmentation;
 }
 
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Bytes, HolesOfSize,
                          testing::Values(8, 16, 48, 112, 500, 1000, 1800, 3000, 4096, 7000, 8192,
                                          12000, 20000, 32768));
 
-TEST_P(HolesOfSize, GoAndCanBeHadAgain) {
+TEST_P(HolesOfSize, ArePurgedAndReused) {
   size_t bytes = GetParam();
   constexpr size_t kTotal = 4 * MiB;
   size_t apart = 64 * KiB / bytes < 4 ? 4 : 64 * KiB / bytes;
@@ -148,20 +148,20 @@ TEST_P(HolesOfSize, GoAndCanBeHadAgain) {
   EXPECT_TRUE(heap_is_sound());
 }
 
-TEST_F(Holes, APassOfSomeTimeEndsAndTheNextOneGoesOn) {
+TEST_F(Holes, BoundedPassResumes) {
   Blocks kept = sparse(1000, 16 * MiB, 64);
   EXPECT_EQ(purge_all_holes(0), 0u);
   uint64_t begin = os::monotonic_ns();
-  size_t first = purge_all_holes(200 * kMicrosecond_ns);
+  size_t first = purge_all_holes(200 * kMicrosecondNs);
   uint64_t took = os::monotonic_ns() - begin;
   EXPECT_LT(first, 12 * MiB) << "in " << took << " ns";
   size_t rest = purge_all_holes();
   EXPECT_GT(first + rest, 8 * MiB);
-  EXPECT_TRUE(nothing_is_detached());
+  EXPECT_TRUE(has_no_detached_spans());
   free_all(kept);
 }
 
-TEST_P(HolesOfSize, AnEmptySpanGoesWithItsHoles) {
+TEST_P(HolesOfSize, EmptySpanWithHolesIsReleased) {
   size_t bytes = GetParam();
   size_t before = used_bytes();
   Blocks kept = sparse(bytes, 4 * MiB, 64 * KiB / bytes < 4 ? 4 : 64 * KiB / bytes);
@@ -188,7 +188,7 @@ TEST_P(HolesOfSize, AreFoundByTheBlocksThatStartInThem) {
   free_all(kept);
 }
 
-TEST_F(Holes, TheMemoryIsGone) {
+TEST_F(Holes, MemoryIsPurged) {
   Blocks kept = sparse(500, 16 * MiB, 200);
   size_t before = resident_bytes();
   size_t purged = purge_all_holes();
@@ -208,7 +208,7 @@ TEST_F(Holes, AreFreeInStatistics) {
   free_all(kept);
 }
 
-TEST_F(Holes, WhatIsFreedLaterGoesLater) {
+TEST_F(Holes, LaterFreesArePurgedLater) {
   Blocks kept = sparse(500, 8 * MiB, 4);  // some of them on every page
   EXPECT_LT(purge_all_holes(), 1 * MiB);
   Blocks few;
@@ -224,7 +224,7 @@ TEST_F(Holes, WhatIsFreedLaterGoesLater) {
   free_all(few);
 }
 
-TEST_F(Holes, WantedAgainTheyAreCounted) {
+TEST_F(Holes, RefilledBytesAreCounted) {
   Blocks kept = sparse(500, 8 * MiB, 200);
   purge_all_holes();
   uint64_t before = hole_counters().refilled_bytes;
@@ -252,13 +252,13 @@ TEST_F(Holes, OfASleepingThread) {
   EXPECT_TRUE(heap_is_sound());
 }
 
-TEST_F(Holes, OfSpansThatNobodyOwns) {
+TEST_F(Holes, InUnownedSpans) {
   Blocks kept;
   // Too large to be kept with the heap.
   std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();
-  release_parked();
+  release_abandoned_heaps();
   const Span* span = pages::page_map.span_of(kept.back().p);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(span->owner_acquire()), Span::kNobody);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(span->owner_acquire()), Span::kNoOwner);
   EXPECT_GT(purge_all_holes(), 4 * MiB);
   EXPECT_EQ(purge_all_holes(), 0u);
   EXPECT_TRUE(heap_is_sound());
@@ -277,7 +277,7 @@ TEST_F(Holes, OfSpansThatNobodyOwns) {
 TEST_F(Holes, AreClaimedWithTheirSpan) {
   Blocks kept;
   std::thread([&] { kept = sparse(1000, 8 * MiB, 100); }).join();
-  release_parked();
+  release_abandoned_heaps();
   EXPECT_GT(purge_all_holes(), 4 * MiB);
   size_t before = used_bytes();
   free_all(kept);
@@ -311,14 +311,14 @@ TEST_F(Holes, NothingIsPurgedWhenPurgingIsOff) {
   free_all(kept);
 }
 
-TEST_F(Holes, RefusedTheyStayWhatTheyAre) {
+TEST_F(Holes, RefusedPurgeKeepsBlocks) {
   Blocks kept = sparse(500, 8 * MiB, 200);
   {
-    os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+    os::FailCalls refuse(SYS_madvise, EAGAIN);
     EXPECT_EQ(purge_all_holes(), 0u);
   }
   {
-    os::RefuseCalls refuse(SYS_madvise, EAGAIN, 3);
+    os::FailCalls refuse(SYS_madvise, EAGAIN, 3);
     for (int i = 0; i < 10; i++) purge_all_holes();
   }
   EXPECT_TRUE(heap_is_sound());
@@ -338,14 +338,14 @@ TEST_F(Holes, ABrokenListIsLeftAlone) {
   std::set<Span*> seen;
   for (const Filled& b : kept) {
     Span* span = pages::page_map.span_of(b.p);
-    if (span->state != pages::SpanState::kAvailable || span->free_list == nullptr ||
+    if (span->state != pages::SpanState::kAvailable || span->local_free == nullptr ||
         !seen.insert(span).second)
       continue;
-    void** link = reinterpret_cast<void**>(span->free_list->next);
+    void** link = reinterpret_cast<void**>(span->local_free->next);
     if (link == nullptr) continue;
     broken.emplace_back(link, *link);
-    void* wrong[] = {b.p + 1, reinterpret_cast<void*>(0x4242424242424242), nullptr, span->free_list,
-                     link};
+    void* wrong[] = {b.p + 1, reinterpret_cast<void*>(0x4242424242424242), nullptr,
+                     span->local_free, link};
     *link = wrong[broken.size() % 5];
   }
   ASSERT_GT(broken.size(), 10u);
@@ -400,7 +400,7 @@ class Sleepers {
     os::futex_wake(&round_, INT_MAX);
   }
   void wait_until_asleep() {
-    while (asleep_ != threads_.size()) os::pause(kMillisecond_ns);
+    while (asleep_ != threads_.size()) os::pause(kMillisecondNs);
   }
 
   std::atomic<uint32_t> round_{0};
@@ -420,7 +420,7 @@ unsigned current_spans_in_all() {
 
 // The resident bytes after everything except current spans is purged.
 size_t resident_with_spans_in_use() {
-  os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
+  os::FailCalls refuse(SYS_membarrier, ENOSYS);
   purge_all();
   return resident_bytes();
 }
@@ -433,7 +433,7 @@ TEST_F(Holes, OfSpansInUseOfThreadsThatSleep) {
     purge_all();
     EXPECT_LT(resident_bytes() - before, kept * 2 / 3) << "of " << kept << ", in round " << i;
     EXPECT_TRUE(heap_is_sound());
-    EXPECT_TRUE(nothing_is_detached());
+    EXPECT_TRUE(has_no_detached_spans());
     sleepers.work_again();
   }
 }
@@ -445,9 +445,9 @@ TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
   Sleepers sleepers(4);
   size_t kept = resident_with_spans_in_use() - before;
   bool gone = false;
-  for (uint64_t end_ns = os::monotonic_ns() + 20 * kSecond_ns;
+  for (uint64_t end_ns = os::monotonic_ns() + 20 * kSecondNs;
        !gone && os::monotonic_ns() < end_ns;) {
-    os::pause(20 * kMillisecond_ns);
+    os::pause(20 * kMillisecondNs);
     tick();
     gone = resident_bytes() < before + kept * 2 / 3;
   }
@@ -459,8 +459,8 @@ TEST_F(Holes, ASpanInUseStaysWithItsThread) {
   Blocks kept = sparse(500, 1 * MiB, 200);
   unsigned size_class = class_of(500);
   options::OptionForTest delay(options::Id::purge_delay, "250");
-  for (uint64_t end_ns = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end_ns;
-       os::pause(5 * kMillisecond_ns)) {
+  for (uint64_t end_ns = os::monotonic_ns() + 2 * kSecondNs; os::monotonic_ns() < end_ns;
+       os::pause(5 * kMillisecondNs)) {
     sm_free(make(500, 1).p);
     tick();
     if (thread_cache.heap->body->classes[size_class].current == nullptr) break;
@@ -475,7 +475,7 @@ TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
   Sleepers sleepers(6);
   unsigned in_use = current_spans_in_all();
   {
-    os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
+    os::FailCalls refuse(SYS_membarrier, ENOSYS);
     purge_all();
     EXPECT_GT(refuse.refusals(), 0u);
     EXPECT_EQ(current_spans_in_all(), in_use);
@@ -493,16 +493,16 @@ TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
     purge_all();
   }
   EXPECT_TRUE(heap_is_sound());
-  EXPECT_TRUE(nothing_is_detached());
-  release_parked();
+  EXPECT_TRUE(has_no_detached_spans());
+  release_abandoned_heaps();
   purge_all();
   EXPECT_LE(used_bytes(), before + 1 * MiB);
 }
 
 // ---- threads ----
 
-// Lists of a few blocks, so that the owners enter take_freed all the time, while their spans are
-// taken away as fast as possible.
+// Lists of a few blocks, so that the owners enter refill_from_local_frees all the time, while their
+// spans are taken away as fast as possible.
 TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
   std::atomic<bool> done{false};
   uint64_t before = hole_counters().current_spans;
@@ -526,14 +526,14 @@ TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
   std::vector<std::thread> owners;
   for (unsigned i = 0; i < 3; i++) owners.emplace_back(owner, seed_for_test() + i);
   auto taken = [before] { return hole_counters().current_spans - before; };
-  for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns;
+  for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecondNs;
        taken() < 200 && os::monotonic_ns() < end_ns;)
     purge_all_holes();
   done = true;
   for (std::thread& thread : owners) thread.join();
   EXPECT_GE(taken(), 50u);
   EXPECT_TRUE(heap_is_sound());
-  EXPECT_TRUE(nothing_is_detached());
+  EXPECT_TRUE(has_no_detached_spans());
 }
 
 struct Box {
@@ -613,7 +613,7 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   std::thread purger([&] {
     while (!done) {
       purge_all_holes();
-      release_parked();
+      release_abandoned_heaps();
       purge_idle_bodies();
     }
   });
@@ -626,14 +626,14 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   purger.join();
   empty_boxes();
   EXPECT_TRUE(heap_is_sound());
-  EXPECT_TRUE(nothing_is_detached());
+  EXPECT_TRUE(has_no_detached_spans());
 }
 
 // The age of a period older than the remembered ones is at least that of the oldest remembered one,
 // even at the moment when another period begins.
 TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   auto begin_periods = [](unsigned count) {
-    for (unsigned i = 0; i < count; i++, os::pause(kMillisecond_ns)) purge_all_holes();
+    for (unsigned i = 0; i < count; i++, os::pause(kMillisecondNs)) purge_all_holes();
   };
   begin_periods(80);
   uint64_t least = UINT64_MAX;
@@ -644,7 +644,7 @@ TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   begin_periods(1000);
   done = true;
   reader.join();
-  EXPECT_GE(least, 50 * kMillisecond_ns);
+  EXPECT_GE(least, 50 * kMillisecondNs);
 }
 
 // A slice ends before all heaps have been scanned: the next one continues where it stopped.
@@ -663,19 +663,19 @@ TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
     threads.emplace_back([&] {
       Blocks kept = sparse(1000, 128 * KiB, 50);
       ready++;
-      while (!done) os::pause(20 * kMillisecond_ns);
+      while (!done) os::pause(20 * kMillisecondNs);
       free_all(kept);
     });
   }
-  while (ready != kThreads) os::pause(1 * kMillisecond_ns);
-  uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns;
-  while ((hole_counters().spans - before < kThreads || holes_wait()) &&
+  while (ready != kThreads) os::pause(1 * kMillisecondNs);
+  uint64_t end_ns = os::monotonic_ns() + 30 * kSecondNs;
+  while ((hole_counters().spans - before < kThreads || hole_scan_unfinished()) &&
          os::monotonic_ns() < end_ns) {
-    os::pause(15 * kMillisecond_ns);
+    os::pause(15 * kMillisecondNs);
     tick();
   }
   EXPECT_GE(hole_counters().spans - before, kThreads);
-  EXPECT_FALSE(holes_wait());
+  EXPECT_FALSE(hole_scan_unfinished());
   done = true;
   for (std::thread& thread : threads) thread.join();
 }
@@ -690,11 +690,11 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
   int failed = 0;
   for (int i = 0; i < 60; i++) {
     Blocks kept = sparse(100 + random() % 1000, 4 * MiB, 100);
-    os::pause(random() % 3000 * kMicrosecond_ns);
+    os::pause(random() % 3000 * kMicrosecondNs);
     pid_t child = fork();
     if (child == 0) {
       alarm(60);  // in case of a lock without a holder
-      bool sound = heap_is_sound() && nothing_is_detached();
+      bool sound = heap_is_sound() && has_no_detached_spans();
       free_all(kept);
       free_all(sparse(500, 4 * MiB, 200));
       purge_all();
@@ -713,7 +713,7 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
 
 // If the fork has interrupted one of our critical sections, the heaps of the other threads stay as
 // they are. Their lists do not: they are in memory that the C library unmaps.
-TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere) {
+TEST_F(Holes, ForkWithHeldLockDoesNotReadListsOfMissingThreads) {
   constexpr size_t kStackBytes = 1 * MiB;
   void* stack =
       mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -728,13 +728,13 @@ TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere)
     Both& both = *static_cast<Both*>(argument);
     Blocks kept = sparse(500, 1 * MiB, 10);
     both.sleeping = true;
-    while (!both.done) os::pause(kMillisecond_ns);
+    while (!both.done) os::pause(kMillisecondNs);
     free_all(kept);
     return nullptr;
   };
   pthread_t thread;
   ASSERT_EQ(pthread_create(&thread, &attributes, sleeper, &both), 0);
-  while (!both.sleeping) os::pause(kMillisecond_ns);
+  while (!both.sleeping) os::pause(kMillisecondNs);
   // Afterwards its thread free list has blocks of another span.
   for (int i = 0; i < 3; i++) purge_all_holes();
   Lock section;

@@ -29,26 +29,26 @@ std::atomic<uint64_t> next_epoch_ns{0};
 // Half a purge delay, but not longer because pages are kept for longer: a span that goes to the
 // page heap is not purged at once anyway.
 uint64_t half_delay_ns() {
-  constexpr uint64_t kLeast_ns = 50 * kMillisecond_ns;
-  constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
+  constexpr uint64_t kMinNs = 50 * kMillisecondNs;
+  constexpr uint64_t kMaxNs = 500 * kMillisecondNs;
   uint64_t half = pages::purge_delay_ns() / 2;
-  return half < kLeast_ns ? kLeast_ns : half < kMost_ns ? half : kMost_ns;
+  return half < kMinNs ? kMinNs : half < kMaxNs ? half : kMaxNs;
 }
 
 // Span records purged at a tick. For a free, where there is no helper thread, it is 20 µs of work.
-constexpr size_t kMostRecordPages = 1024, kMostRecordPagesOfAFree = 64;
+constexpr size_t kMaxRecordPages = 1024, kMaxRecordPagesPerFree = 64;
 
-void begin_large_epoch(bool by_helper) {
-  flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
-  release_lost(false);
-  release_parked();
+void begin_large_cache_epoch(bool by_helper) {
+  flush_idle_large_caches(large_cache_epoch.fetch_add(1, std::memory_order_relaxed));
+  release_orphaned_heaps(false);
+  release_abandoned_heaps();
   if (pages::purge_mode() != options::Purge::kNever) {
     purge_idle_bodies();
-    pages::purge_old_span_records(by_helper ? kMostRecordPages : kMostRecordPagesOfAFree);
+    pages::purge_old_span_records(by_helper ? kMaxRecordPages : kMaxRecordPagesPerFree);
   }
   publish_central_lists(false);
-  reclaim_for_sleepers();
-  central_trim();
+  reclaim_for_sleeping_owners();
+  central_release_empty_shared();
 }
 
 }  // namespace
@@ -61,14 +61,14 @@ void tick(bool by_helper) {
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
   // if the gate is closed, it is due again at the next tick.
   if (now >= due && walk_gate.enter()) {
-    bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns,
+    bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecondNs,
                                                       std::memory_order_relaxed);
-    if (mine) begin_large_epoch(by_helper);
+    if (mine) begin_large_cache_epoch(by_helper);
     walk_gate.leave();
     if (mine) {
       growth_watch.tick(pages::bytes_in_spans());
-      redraw_stretched_samples();
-      watch_without_helper();
+      redraw_backed_off_samples();
+      check_pressure_by_tick();
     }
   }
   pages::tick(by_helper);

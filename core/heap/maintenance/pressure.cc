@@ -14,7 +14,7 @@
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/purge.h"
 #include "core/pages/policy/purge_policy.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 
 namespace seemalloc::heap {
 
@@ -23,13 +23,13 @@ using options::Id;
 namespace {
 
 // Limits may be set while a process runs, and it may be moved to another cgroup.
-constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
+constexpr uint64_t kFindLimitPeriodNs = 30 * kSecondNs;
 // The helper thread reads the files that it keeps open.
-constexpr uint64_t kAskAgain_ns = kSecond_ns;
+constexpr uint64_t kCheckLimitPeriodNs = kSecondNs;
 // If no check has been made for this long, there is no helper thread.
-constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
+constexpr uint64_t kUnwatchedNs = 2 * kSecondNs;
 // A thread of the program waits for this pass, or the other work of the helper thread does.
-constexpr uint64_t kLongestHolePass_ns = 50 * kMillisecond_ns;
+constexpr uint64_t kMaxHolePassNs = 50 * kMillisecondNs;
 static_assert(PressureGauge::kLevels >= os::MemoryGroup::kMaxLevels);
 
 // Belongs to the checking thread.
@@ -42,9 +42,9 @@ struct Watch {
 };
 constinit Watch watch;
 // The checking thread's cache; null: no thread checks.
-std::atomic<const void*> who_looks{nullptr};
-std::atomic<uint64_t> looks_since_ns{0};  // 0: the check has only just begun
-std::atomic<bool> look_anew{true};        // the limit must be read again
+std::atomic<const void*> checking_thread{nullptr};
+std::atomic<uint64_t> check_began_ns{0};  // 0: the check has only just begun
+std::atomic<bool> limit_is_stale{true};   // the limit must be read again
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
 std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0}, waits{0}, wait_ns{0};
@@ -56,23 +56,23 @@ bool watching() {
 
 // ---- returning memory ----
 
-Outlook outlook(uint64_t now, size_t limit, size_t room) {
-  return Outlook{now,
-                 limit,
-                 room,
-                 pages::backing.bytes(),
-                 pages::backing.total_bytes(),
-                 options::get(Id::heap_soft_limit)};
+PressureState pressure_state(uint64_t now, size_t limit, size_t room) {
+  return PressureState{now,
+                       limit,
+                       room,
+                       pages::memory_account.bytes(),
+                       pages::memory_account.total_bytes(),
+                       options::get(Id::heap_soft_limit)};
 }
 
 // Returns all memory that can be had without the cooperation of its thread. *o becomes the state
 // afterwards.
-void give_everything_back(Outlook* o) {
+void purge_everything(PressureState* o) {
   uint64_t begin = os::monotonic_ns();
-  size_t bytes = purge_all(os::Reason::kPressure, kLongestHolePass_ns);
+  size_t bytes = purge_all(os::Reason::kPressure, kMaxHolePassNs);
   uint64_t end = os::monotonic_ns();
-  *o = outlook(end, o->limit, o->limit != SIZE_MAX ? o->room + bytes : SIZE_MAX);
-  watch.rules.gave(*o, end - begin, bytes);
+  *o = pressure_state(end, o->limit, o->limit != SIZE_MAX ? o->room + bytes : SIZE_MAX);
+  watch.rules.round_done(*o, end - begin, bytes);
   rounds.fetch_add(1, std::memory_order_relaxed);
   round_bytes.fetch_add(bytes, std::memory_order_relaxed);
   round_ns.fetch_add(end - begin, std::memory_order_relaxed);
@@ -87,22 +87,22 @@ void publish_least_limit() {
     size_t limit = options::get(id);
     if (limit != 0 && limit < least) least = limit;
   }
-  pages::least_limit.store(least, std::memory_order_relaxed);
+  pages::smallest_limit.store(least, std::memory_order_relaxed);
 }
 
 // The helper thread leaves the full search to the program's own threads (core/os/process/cgroup.h).
 // But in a process that is idle, only the helper thread can notice that a limit has been set.
 void find_limit(uint64_t now, bool by_helper) {
   if (options::get(Id::pressure) == 0) return watch.files.close();
-  if (by_helper && now >= watch.ask_again_ns && !look_anew.load(std::memory_order_relaxed)) {
-    watch.ask_again_ns = now + kAskAgain_ns;
+  if (by_helper && now >= watch.ask_again_ns && !limit_is_stale.load(std::memory_order_relaxed)) {
+    watch.ask_again_ns = now + kCheckLimitPeriodNs;
     if (watch.files.limit_has_changed(watch.group))
-      look_anew.store(true, std::memory_order_relaxed);
+      limit_is_stale.store(true, std::memory_order_relaxed);
   }
-  bool due = look_anew.exchange(false, std::memory_order_relaxed) ||
+  bool due = limit_is_stale.exchange(false, std::memory_order_relaxed) ||
              (now >= watch.find_again_ns && !by_helper);
   if (!due) return;
-  watch.find_again_ns = now + kFindAgain_ns;
+  watch.find_again_ns = now + kFindLimitPeriodNs;
   os::MemoryGroup found;
   found.find();
   if (!found.same_files(watch.group)) {
@@ -132,28 +132,29 @@ void read_usage(uint64_t now, bool stalled, bool by_helper, os::GroupUsage* usag
   seen_usage.store(limited ? usage->bytes : 0, std::memory_order_relaxed);
   if (!limited) *usage = os::GroupUsage{};
   bool is_short = watch.rules.gauge.update(
-      {now, usage->limit, usage->bytes, usage->hits, stalled && watching(), usage->level});
+      {now, usage->limit, usage->bytes, usage->limit_events, stalled && watching(), usage->level});
   times_short.store(watch.rules.gauge.times(), std::memory_order_relaxed);
-  pages::memory_is_short.store(is_short, std::memory_order_relaxed);
+  pages::under_memory_pressure.store(is_short, std::memory_order_relaxed);
 }
 
 size_t room_left(const os::GroupUsage& usage, size_t upcoming_bytes) {
-  return usage.limit != SIZE_MAX ? minus(usage.limit, usage.bytes + upcoming_bytes) : SIZE_MAX;
+  return usage.limit != SIZE_MAX ? saturating_subtract(usage.limit, usage.bytes + upcoming_bytes)
+                                 : SIZE_MAX;
 }
 
 bool helper_watches(uint64_t now) {
-  return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatched_ns;
+  return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatchedNs;
 }
 
 // Returning the free memory of a large heap takes seconds. An allocating thread need not wait for
 // all of it while there is still space for a while.
 uint64_t longest_wait_ns() {
-  constexpr uint64_t kLongest_ns = 100 * kMillisecond_ns, kLongestInLittleRoom_ns = kSecond_ns;
+  constexpr uint64_t kMaxNs = 100 * kMillisecondNs, kMaxInLittleRoomNs = kSecondNs;
   size_t limit = seen_limit.load(std::memory_order_relaxed),
          usage = seen_usage.load(std::memory_order_relaxed);
-  bool little = limit != 0 &&
-                minus(limit, usage) < kLongestInLittleRoom_ns * PressureRules::kFill_bytes_per_ns;
-  return little ? kLongestInLittleRoom_ns : kLongest_ns;
+  bool little = limit != 0 && saturating_subtract(limit, usage) <
+                                  kMaxInLittleRoomNs * PressureRules::kFillBytesPerNs;
+  return little ? kMaxInLittleRoomNs : kMaxNs;
 }
 
 void count_wait(uint64_t ns) {
@@ -165,125 +166,129 @@ void count_wait(uint64_t ns) {
 // burst needs to fill the freed space, so a thread that grows the heap waits. It does not wait for
 // a check that its own signal handler has interrupted, nor for a thread that has been checking for
 // long, however often the heap grows.
-void wait_for_who_looks() {
-  constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
-  if (pages::least_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
+void wait_for_running_check() {
+  constexpr uint64_t kPauseNs = 200 * kMicrosecondNs;
+  if (pages::smallest_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
   uint64_t begin = 0;
   bool slept = false;
   for (;;) {
-    const void* who = who_looks.load(std::memory_order_relaxed);
+    const void* who = checking_thread.load(std::memory_order_relaxed);
     if (who == nullptr || who == &thread_cache) break;
-    uint64_t since = looks_since_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(),
+    uint64_t since = check_began_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(),
              longest = longest_wait_ns();
     if (begin == 0) begin = now;
     if (now - begin >= longest || (since != 0 && now - since >= longest)) break;
     slept = true;
-    os::pause(kPause_ns);
+    os::pause(kPauseNs);
   }
   if (slept) count_wait(os::monotonic_ns() - begin);
 }
 
 bool take_turn() {
   const void* nobody = nullptr;
-  if (!who_looks.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
-                                         std::memory_order_relaxed))
+  if (!checking_thread.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
+                                               std::memory_order_relaxed))
     return false;
-  looks_since_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
+  check_began_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
   return true;
 }
 
 }  // namespace
 
-PressureTurn::PressureTurn() : mine(take_turn()) {}
-PressureTurn::~PressureTurn() {
+PressureCheckLock::PressureCheckLock() : mine(take_turn()) {}
+PressureCheckLock::~PressureCheckLock() {
   if (!mine) return;
-  looks_since_ns.store(0, std::memory_order_relaxed);  // the next check begins with this value
-  who_looks.store(nullptr, std::memory_order_release);
+  check_began_ns.store(0, std::memory_order_relaxed);  // the next check begins with this value
+  checking_thread.store(nullptr, std::memory_order_release);
 }
 
-void look_at_pressure(size_t upcoming_bytes) {
-  wait_for_who_looks();
-  PressureTurn turn;
+void check_memory_pressure(size_t upcoming_bytes) {
+  wait_for_running_check();
+  PressureCheckLock turn;
   if (!turn.mine) return;
   uint64_t now = os::monotonic_ns();
   os::GroupUsage usage;
   read_usage(now, false, false, &usage);
-  Outlook o = outlook(now, usage.limit, room_left(usage, upcoming_bytes));
-  if (watch.rules.gives_to_grow(o, helper_watches(now))) give_everything_back(&o);
-  pages::backing.set_next_look(o.heap_bytes + PressureRules::next_step(o));
+  PressureState o = pressure_state(now, usage.limit, room_left(usage, upcoming_bytes));
+  if (watch.rules.must_purge_to_grow(o, helper_watches(now))) purge_everything(&o);
+  pages::memory_account.set_next_pressure_check(o.heap_bytes + PressureRules::next_step(o));
 }
 
 namespace {
 
 // Memory that was returned, and memory that other processes took, makes the next check due earlier
 // than was set.
-void bring_next_look_forward(const Outlook& o) {
+void lower_next_check(const PressureState& o) {
   size_t at = o.heap_bytes + PressureRules::next_step(o);
-  bool soft_first = o.soft_limit != 0 && o.soft_limit < pages::Backing::kFirstLook_bytes;
-  pages::backing.lower_next_look(
-      at < pages::Backing::kFirstLook_bytes && !soft_first ? pages::Backing::kFirstLook_bytes : at);
+  bool soft_first =
+      o.soft_limit != 0 && o.soft_limit < pages::MemoryAccount::kFirstPressureCheckBytes;
+  pages::memory_account.lower_next_pressure_check(
+      at < pages::MemoryAccount::kFirstPressureCheckBytes && !soft_first
+          ? pages::MemoryAccount::kFirstPressureCheckBytes
+          : at);
 }
 
 uint64_t watch_once(bool stalled, bool by_helper) {
-  PressureTurn turn;
-  if (!turn.mine) return PressureRules::kRetry_ns;  // the other thread's check is soon done
+  PressureCheckLock turn;
+  if (!turn.mine) return PressureRules::kRetryNs;  // the other thread's check is soon done
   uint64_t now = os::monotonic_ns();
   last_watch_ns.store(now, std::memory_order_relaxed);
   if (by_helper) last_helper_watch_ns.store(now, std::memory_order_relaxed);
   os::GroupUsage usage;
   read_usage(now, stalled, by_helper, &usage);
-  Outlook o = outlook(now, usage.limit, room_left(usage, 0));
-  if (watch.rules.gives_by_watch(o)) give_everything_back(&o);
-  bring_next_look_forward(o);
-  return watch.rules.next_wait_ns(o, pages::anything_dirty());
+  PressureState o = pressure_state(now, usage.limit, room_left(usage, 0));
+  if (watch.rules.must_purge_when_idle(o)) purge_everything(&o);
+  lower_next_check(o);
+  return watch.rules.next_wait_ns(o, pages::has_dirty_memory());
 }
 
 }  // namespace
 
-uint64_t watch_pressure(bool stalled) { return watch_once(stalled, true); }
+uint64_t check_pressure_by_helper(bool stalled) { return watch_once(stalled, true); }
 
-void watch_without_helper() {
+void check_pressure_by_tick() {
   uint64_t before = last_watch_ns.load(std::memory_order_relaxed);
-  if (pages::heap_is_tiny() || os::coarse_monotonic_ns() < before + kUnwatched_ns) return;
+  if (pages::heap_is_tiny() || os::coarse_monotonic_ns() < before + kUnwatchedNs) return;
   watch_once(false, false);
 }
 
 void pressure_options_read() {
   publish_least_limit();
   size_t soft = options::get(Id::heap_soft_limit);
-  if (soft != 0 && soft < pages::Backing::kFirstLook_bytes) pages::backing.set_next_look(soft);
+  if (soft != 0 && soft < pages::MemoryAccount::kFirstPressureCheckBytes)
+    pages::memory_account.set_next_pressure_check(soft);
 }
 
 void pressure_options_changed() {
-  look_anew.store(true, std::memory_order_relaxed);
+  limit_is_stale.store(true, std::memory_order_relaxed);
   publish_least_limit();
-  pages::backing.set_next_look(0);
+  pages::memory_account.set_next_pressure_check(0);
 }
 
-void forget_pressure_in_child() {
+void reset_pressure_in_child() {
   set_to_zero(rounds, round_bytes, round_ns, waits, wait_ns);
   // If a signal handler that has interrupted the check called fork, this thread continues the
   // check.
-  if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
-    who_looks.store(nullptr, std::memory_order_relaxed);
-    looks_since_ns.store(0, std::memory_order_relaxed);
+  if (checking_thread.load(std::memory_order_relaxed) != &thread_cache) {
+    checking_thread.store(nullptr, std::memory_order_relaxed);
+    check_began_ns.store(0, std::memory_order_relaxed);
   }
-  look_anew.store(true, std::memory_order_relaxed);
+  limit_is_stale.store(true, std::memory_order_relaxed);
   watch.files.close();
   last_watch_ns.store(0, std::memory_order_relaxed);
   last_helper_watch_ns.store(0, std::memory_order_relaxed);
 }
 
 GroupFile memory_group_file(const char* name, char* path) {
-  PressureTurn turn;
-  if (!turn.mine) return GroupFile::kAskAgain;
+  PressureCheckLock turn;
+  if (!turn.mine) return GroupFile::kBusy;
   return watch.group.file_path(name, path) != nullptr ? GroupFile::kFound : GroupFile::kNone;
 }
 
 PressureStatistics pressure_statistics() {
   PressureStatistics s{};
   s.times = times_short.load(std::memory_order_relaxed);
-  s.now = pages::memory_is_short.load(std::memory_order_relaxed);
+  s.now = pages::under_memory_pressure.load(std::memory_order_relaxed);
   s.limit = seen_limit.load(std::memory_order_relaxed);
   s.usage = seen_usage.load(std::memory_order_relaxed);
   s.rounds = rounds.load(std::memory_order_relaxed);

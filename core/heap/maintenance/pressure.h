@@ -13,39 +13,39 @@
 
 namespace seemalloc::heap {
 
-// Called by a slow path once pages::backing.look_is_due(). The caller is about to write to
-// `upcoming_bytes` that have no memory yet.
-void look_at_pressure(size_t upcoming_bytes);
+// Called by a slow path once pages::memory_account.pressure_check_is_due(). The caller is about to
+// write to `upcoming_bytes` that have no memory yet.
+void check_memory_pressure(size_t upcoming_bytes);
 
 // Called by the helper thread. `stalled`: the kernel has reported that tasks wait for memory.
 // Returns the latest time for the next call, in ns from now.
-uint64_t watch_pressure(bool stalled);
+uint64_t check_pressure_by_helper(bool stalled);
 // Does the periodic work of the helper thread if there is none. Called by ticks.
-void watch_without_helper();
+void check_pressure_by_tick();
 
 // Called at load, before there are threads.
 void pressure_options_read();
 // Called when a limit was set, or the option `pressure` changed.
 void pressure_options_changed();
 // In a forked child: no thread is checking. The child may soon be moved to another cgroup.
-void forget_pressure_in_child();
+void reset_pressure_in_child();
 
 // Writes the path of a file of the process's memory cgroup (version 2) into `path`
 // (os::MemoryGroup::kMaxPath bytes).
 enum class GroupFile {
   kFound,
   kNone,
-  kAskAgain,  // another thread is checking just now
+  kBusy,  // another thread is checking just now
 };
 GroupFile memory_group_file(const char* name, char* path);
 
 // The right to check the pressure, if no other thread has it.
-class PressureTurn {
+class PressureCheckLock {
  public:
-  PressureTurn();
-  ~PressureTurn();
-  PressureTurn(const PressureTurn&) = delete;
-  PressureTurn& operator=(const PressureTurn&) = delete;
+  PressureCheckLock();
+  ~PressureCheckLock();
+  PressureCheckLock(const PressureCheckLock&) = delete;
+  PressureCheckLock& operator=(const PressureCheckLock&) = delete;
   const bool mine;
 };
 

@@ -18,7 +18,7 @@ namespace seemalloc::heap {
 // two seconds below eight tenths and without any such sign.
 class PressureGauge {
  public:
-  static constexpr uint64_t kLasts_ns = 2 * kSecond_ns;
+  static constexpr uint64_t kHoldNs = 2 * kSecondNs;
   // Levels of cgroups; each has its own count of limit hits.
   static constexpr unsigned kLevels = 4;
 
@@ -43,7 +43,7 @@ class PressureGauge {
     bool goes_on = short_ && limited && r.bytes > part(r.limit, 80);
     if (begins || goes_on) last_sign_ns_ = r.now_ns;
     if (begins && !short_) times_++;
-    short_ = begins || goes_on || (short_ && r.now_ns - last_sign_ns_ < kLasts_ns);
+    short_ = begins || goes_on || (short_ && r.now_ns - last_sign_ns_ < kHoldNs);
     return short_;
   }
 
@@ -52,7 +52,7 @@ class PressureGauge {
     for (uint64_t& hits : hits_) hits = 0;
   }
 
-  bool memory_is_short() const { return short_; }
+  bool under_memory_pressure() const { return short_; }
   uint64_t times() const { return times_; }
 
  private:
@@ -70,17 +70,18 @@ class PressureGauge {
 // return the memory that the program has freed meanwhile, as long as the long-run share is kept.
 class PurgePace {
  public:
-  static constexpr uint64_t kShortest_ns = 20 * kMillisecond_ns;
-  static constexpr uint64_t kLongest_ns = 60 * kSecond_ns;
-  static constexpr uint64_t kLongestScarce_ns = 10 * kSecond_ns;
-  static constexpr uint64_t kRefault_ns = 1000;  // per 4 KiB
+  static constexpr uint64_t kMinNs = 20 * kMillisecondNs;
+  static constexpr uint64_t kMaxNs = 60 * kSecondNs;
+  static constexpr uint64_t kMaxScarceNs = 10 * kSecondNs;
+  static constexpr uint64_t kRefaultNs = 1000;  // per 4 KiB
   static constexpr uint64_t kShare = 50, kScarceShare = 10;
   // This much cost is allowed after a rest, before the share applies.
-  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;
-  // A round that returns less was not worth it; the next one waits for at least kAfterLittle_ns.
-  static constexpr size_t kLittle_bytes = 64 * KiB;
-  static constexpr uint64_t kAfterLittle_ns = 500 * kMillisecond_ns;
-  static constexpr uint64_t kAfterLittleScarce_ns = 100 * kMillisecond_ns;
+  static constexpr uint64_t kScarceBurstNs = kSecondNs;
+  // A round that returns less was not worth it; the next one waits for at least
+  // kWaitAfterSmallRoundNs.
+  static constexpr size_t kMinWorthwhileBytes = 64 * KiB;
+  static constexpr uint64_t kWaitAfterSmallRoundNs = 500 * kMillisecondNs;
+  static constexpr uint64_t kWaitAfterSmallRoundScarceNs = 100 * kMillisecondNs;
 
   bool due(uint64_t now_ns) const { return now_ns >= next_ns_; }
   bool due_when_scarce(uint64_t now_ns) const { return now_ns >= next_scarce_ns_; }
@@ -88,15 +89,14 @@ class PurgePace {
   uint64_t next_scarce_ns() const { return next_scarce_ns_; }
 
   void done(uint64_t now_ns, uint64_t took_ns, size_t bytes) {
-    uint64_t cost = took_ns + bytes / 4096 * kRefault_ns;
-    bool little = bytes < kLittle_bytes;
-    next_ns_ = now_ns + within(cost * kShare, little ? kAfterLittle_ns : kShortest_ns, kLongest_ns);
+    uint64_t cost = took_ns + bytes / 4096 * kRefaultNs;
+    bool little = bytes < kMinWorthwhileBytes;
+    next_ns_ = now_ns + within(cost * kShare, little ? kWaitAfterSmallRoundNs : kMinNs, kMaxNs);
     paid_until_ns_ = (paid_until_ns_ > now_ns ? paid_until_ns_ : now_ns) + cost * kScarceShare;
-    uint64_t ahead = paid_until_ns_ - now_ns, free = kScarceAhead_ns * kScarceShare;
-    if (ahead > free + kLongestScarce_ns)
-      paid_until_ns_ = now_ns + (ahead = free + kLongestScarce_ns);
-    next_scarce_ns_ =
-        now_ns + within(minus(ahead, free), little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
+    uint64_t ahead = paid_until_ns_ - now_ns, free = kScarceBurstNs * kScarceShare;
+    if (ahead > free + kMaxScarceNs) paid_until_ns_ = now_ns + (ahead = free + kMaxScarceNs);
+    next_scarce_ns_ = now_ns + within(saturating_subtract(ahead, free),
+                                      little ? kWaitAfterSmallRoundScarceNs : 0, kMaxScarceNs);
   }
 
  private:

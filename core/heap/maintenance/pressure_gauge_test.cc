@@ -9,12 +9,12 @@ constexpr size_t kLimit = 1000 * MiB;
 
 struct Clock {
   PressureGauge gauge;
-  uint64_t now = 5 * kSecond_ns;
+  uint64_t now = 5 * kSecondNs;
   uint64_t hits = 0;
   unsigned level = 0;
 
   bool after(uint64_t ms, size_t mib, bool stalled = false, size_t limit = kLimit) {
-    now += ms * kMillisecond_ns;
+    now += ms * kMillisecondNs;
     return gauge.update({now, limit, mib * MiB, hits, stalled, level});
   }
 };
@@ -77,7 +77,7 @@ TEST(PressureGauge, EachLevelCountsItsHits) {
   EXPECT_TRUE(c.after(10, 800));
 }
 
-TEST(PressureGauge, ALimitThatGoesAwayEndsIt) {
+TEST(PressureGauge, RemovingTheLimitEndsShortage) {
   Clock c;
   EXPECT_TRUE(c.after(0, 990));
   EXPECT_TRUE(c.after(10, 990, false, SIZE_MAX));
@@ -87,34 +87,34 @@ TEST(PressureGauge, ALimitThatGoesAwayEndsIt) {
 TEST(PurgePace, CostsAFewPercent) {
   PurgePace pace;
   EXPECT_TRUE(pace.due(1));
-  uint64_t now = kSecond_ns;
+  uint64_t now = kSecondNs;
   // 4 MiB: one millisecond for the round, and a thousand faults of 1 µs.
-  pace.done(now, kMillisecond_ns, 4 * MiB);
-  EXPECT_FALSE(pace.due(now + 100 * kMillisecond_ns));
-  EXPECT_TRUE(pace.due(now + 102 * kMillisecond_ns));
+  pace.done(now, kMillisecondNs, 4 * MiB);
+  EXPECT_FALSE(pace.due(now + 100 * kMillisecondNs));
+  EXPECT_TRUE(pace.due(now + 102 * kMillisecondNs));
 }
 
 TEST(PurgePace, StaysWithinBounds) {
   PurgePace pace;
   pace.done(0, 1, 64 * KiB);
-  EXPECT_FALSE(pace.due(PurgePace::kShortest_ns - 1));
-  EXPECT_TRUE(pace.due(PurgePace::kShortest_ns));
-  pace.done(0, 100 * kSecond_ns, GiB);
-  EXPECT_FALSE(pace.due(PurgePace::kLongest_ns - 1));
-  EXPECT_TRUE(pace.due(PurgePace::kLongest_ns));
-  EXPECT_FALSE(pace.due_when_scarce(PurgePace::kLongestScarce_ns - 1));
-  EXPECT_TRUE(pace.due_when_scarce(PurgePace::kLongestScarce_ns));
+  EXPECT_FALSE(pace.due(PurgePace::kMinNs - 1));
+  EXPECT_TRUE(pace.due(PurgePace::kMinNs));
+  pace.done(0, 100 * kSecondNs, GiB);
+  EXPECT_FALSE(pace.due(PurgePace::kMaxNs - 1));
+  EXPECT_TRUE(pace.due(PurgePace::kMaxNs));
+  EXPECT_FALSE(pace.due_when_scarce(PurgePace::kMaxScarceNs - 1));
+  EXPECT_TRUE(pace.due_when_scarce(PurgePace::kMaxScarceNs));
 }
 
-TEST(PurgePace, NoHurryWhereThereIsHardlyAnything) {
+TEST(PurgePace, NoHurryWithLittleFreeMemory) {
   PurgePace pace;
-  pace.done(0, 10 * kMicrosecond_ns, 4096);
-  EXPECT_FALSE(pace.due(400 * kMillisecond_ns));
-  EXPECT_FALSE(pace.due_when_scarce(99 * kMillisecond_ns));
-  EXPECT_TRUE(pace.due_when_scarce(100 * kMillisecond_ns));
+  pace.done(0, 10 * kMicrosecondNs, 4096);
+  EXPECT_FALSE(pace.due(400 * kMillisecondNs));
+  EXPECT_FALSE(pace.due_when_scarce(99 * kMillisecondNs));
+  EXPECT_TRUE(pace.due_when_scarce(100 * kMillisecondNs));
   // A round that finds nothing takes time in a large heap.
-  pace.done(0, 200 * kMillisecond_ns, 0);
-  EXPECT_FALSE(pace.due(9 * kSecond_ns));
+  pace.done(0, 200 * kMillisecondNs, 0);
+  EXPECT_FALSE(pace.due(9 * kSecondNs));
 }
 
 // Rounds of one second each, as often as allowed.
@@ -122,25 +122,25 @@ TEST(PurgePace, TheSharesHoldInALargeHeap) {
   for (bool scarce : {false, true}) {
     PurgePace pace;
     uint64_t spent = 0, now = 0;
-    while (now < 600 * kSecond_ns) {
+    while (now < 600 * kSecondNs) {
       if (scarce ? pace.due_when_scarce(now) : pace.due(now)) {
-        now += kSecond_ns;
-        spent += kSecond_ns;
-        pace.done(now, kSecond_ns, MiB);
+        now += kSecondNs;
+        spent += kSecondNs;
+        pace.done(now, kSecondNs, MiB);
       }
-      now += 5 * kMillisecond_ns;
+      now += 5 * kMillisecondNs;
     }
-    EXPECT_LE(spent, (scarce ? 62 : 13) * kSecond_ns);
-    EXPECT_GE(spent, (scarce ? 50 : 10) * kSecond_ns);
+    EXPECT_LE(spent, (scarce ? 62 : 13) * kSecondNs);
+    EXPECT_GE(spent, (scarce ? 50 : 10) * kSecondNs);
   }
 }
 
 TEST(PurgePace, ManyAtOnceWhereMemoryIsScarce) {
   PurgePace pace;
-  uint64_t now = 5 * kSecond_ns;
+  uint64_t now = 5 * kSecondNs;
   int rounds = 0;
-  for (; pace.due_when_scarce(now); now += 20 * kMillisecond_ns) {
-    pace.done(now, 50 * kMillisecond_ns, 200 * MiB);  // 100 ms in all
+  for (; pace.due_when_scarce(now); now += 20 * kMillisecondNs) {
+    pace.done(now, 50 * kMillisecondNs, 200 * MiB);  // 100 ms in all
     rounds++;
   }
   EXPECT_GE(rounds, 10) << "bursts close behind each other";

@@ -11,12 +11,12 @@ namespace seemalloc::heap {
 
 size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   if (walk_gate.enter()) {
-    release_lost(true);
-    release_parked();
+    release_orphaned_heaps(true);
+    release_abandoned_heaps();
     publish_central_lists(true);
-    reclaim_for_sleepers();
-    retire_empty_spans();
-    flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
+    reclaim_for_sleeping_owners();
+    release_empty_spans();
+    flush_idle_large_caches(large_cache_epoch.load(std::memory_order_relaxed) + 1);
     walk_gate.leave();
   }
   // Whole free pages first: when memory is short, that frees the most in the least time.

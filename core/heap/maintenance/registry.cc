@@ -8,7 +8,7 @@
 #include "core/base/counters.h"
 #include "core/base/options.h"
 #include "core/heap/maintenance/hand_over.h"
-#include "core/heap/maintenance/lost_threads.h"
+#include "core/heap/maintenance/orphaned_heaps.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/thread/large_cache.h"
@@ -29,15 +29,15 @@ ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
 // At most this many abandoned heaps keep their lists and spans; the others are emptied. When many
 // threads end together, rarely as many new ones start soon.
-constexpr unsigned kMaxParked = 16;
+constexpr unsigned kMaxAbandonedHeaps = 16;
 // Limits on the spans of abandoned heaps, together and each: until the next thread or tick no other
 // thread can use their free memory.
-constexpr size_t kMostParked_bytes = 16 * MiB, kMostParkedEach_bytes = 4 * MiB;
-unsigned parked = 0;
-size_t parked_bytes = 0;  // includes the limits of heaps that are about to be abandoned
+constexpr size_t kMaxAbandonedBytes = 16 * MiB, kMaxAbandonedEachBytes = 4 * MiB;
+unsigned abandoned_count = 0;
+size_t abandoned_bytes = 0;  // includes the limits of heaps that are about to be abandoned
 // Bytes given to earlier threads of heaps that another thread has now; registry lock.
-uint64_t handed_out_before = 0;
-std::atomic<uint64_t> handed_out_heapless{0};
+uint64_t allocated_by_earlier_owners = 0;
+std::atomic<uint64_t> allocated_without_heap{0};
 
 // Bodies are adjacent, so that the pages of idle ones can be purged together.
 constexpr unsigned kBodiesPerChunk = 32;
@@ -74,7 +74,7 @@ ThreadHeap* make_heap_locked() {
   return heap;
 }
 
-void make_idle_locked(ThreadHeap& heap) {
+void push_idle_locked(ThreadHeap& heap) {
   DCHECK(registry_lock().is_held());
   DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kActive);
   heap.idle_ticks = 1;
@@ -86,10 +86,10 @@ void make_idle_locked(ThreadHeap& heap) {
 // The heap has left the idle list, for its next thread or to be emptied.
 void make_active_locked(ThreadHeap& heap) {
   DCHECK(registry_lock().is_held());
-  if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) {
-    DCHECK(parked != 0 && parked_bytes >= heap.parked_bytes);
-    parked--;
-    parked_bytes -= heap.parked_bytes;
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kAbandoned) {
+    DCHECK(abandoned_count != 0 && abandoned_bytes >= heap.abandoned_bytes);
+    abandoned_count--;
+    abandoned_bytes -= heap.abandoned_bytes;
   }
   heap.idle_ticks = 0;
   heap.state.store(HeapState::kActive, std::memory_order_seq_cst);
@@ -98,20 +98,20 @@ void make_active_locked(ThreadHeap& heap) {
 
 // A heap changes hands in several critical sections. If a signal handler forks between two of them,
 // that counts as a fork within one: the child has this thread, which continues the change.
-class HandOver {
+class HeapTransfer {
  public:
-  HandOver() { count_held(+1); }
-  ~HandOver() { count_held(-1); }
-  HandOver(const HandOver&) = delete;
-  HandOver& operator=(const HandOver&) = delete;
+  HeapTransfer() { count_held(+1); }
+  ~HeapTransfer() { count_held(-1); }
+  HeapTransfer(const HeapTransfer&) = delete;
+  HeapTransfer& operator=(const HeapTransfer&) = delete;
 };
 
 // Returns the blocks of the heap's lists and releases its spans; afterwards the next thread may
 // have the heap.
-void empty_heap(ThreadHeap& heap) {
+void drain_heap(ThreadHeap& heap) {
   release_everything(heap);
   LockGuard guard(registry_lock());
-  make_idle_locked(heap);
+  push_idle_locked(heap);
 }
 
 // Takes the heap that became idle last, except heaps whose lists are older than a change of the
@@ -120,8 +120,8 @@ ThreadHeap* take_idle_locked() {
   DCHECK(registry_lock().is_held());
   ThreadHeap** link = &first_idle;
   auto is_older = [](const ThreadHeap& heap) {
-    return heap.state.load(std::memory_order_relaxed) == HeapState::kParked &&
-           has_older_lists(heap);
+    return heap.state.load(std::memory_order_relaxed) == HeapState::kAbandoned &&
+           has_stale_lists(heap);
   };
   while (*link != nullptr && is_older(**link)) link = &(*link)->next_idle;
   ThreadHeap* heap = *link;
@@ -131,48 +131,48 @@ ThreadHeap* take_idle_locked() {
 
 // Reserves space for one more abandoned heap. Returns the most bytes that it may have; 0: there is
 // no space.
-size_t take_room_to_park() {
+size_t reserve_abandoned_bytes() {
   LockGuard guard(registry_lock());
-  size_t left = minus(kMostParked_bytes, parked_bytes),
-         most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
-  if (parked == kMaxParked || most == 0) return 0;
-  parked++;
-  parked_bytes += most;
+  size_t left = saturating_subtract(kMaxAbandonedBytes, abandoned_bytes),
+         most = left < kMaxAbandonedEachBytes ? left : kMaxAbandonedEachBytes;
+  if (abandoned_count == kMaxAbandonedHeaps || most == 0) return 0;
+  abandoned_count++;
+  abandoned_bytes += most;
   return most;
 }
 
 // Returns false if the heap must be emptied.
-bool keep_as_is(ThreadHeap& heap) {
-  size_t most = pages::purge_mode() != options::Purge::kEager ? take_room_to_park() : 0;
+bool try_keep_intact(ThreadHeap& heap) {
+  size_t most = pages::purge_mode() != options::Purge::kEager ? reserve_abandoned_bytes() : 0;
   if (most == 0) return false;
-  bool kept = park(heap, most);
+  bool kept = try_keep_for_next_thread(heap, most);
   LockGuard guard(registry_lock());
-  DCHECK(parked != 0 && parked <= kMaxParked && parked_bytes >= most);
-  parked_bytes -= most;
+  DCHECK(abandoned_count != 0 && abandoned_count <= kMaxAbandonedHeaps && abandoned_bytes >= most);
+  abandoned_bytes -= most;
   if (!kept) {
-    parked--;
+    abandoned_count--;
     return false;
   }
-  DCHECK(heap.parked_bytes <= most &&
-         heap.cache.load(std::memory_order_relaxed) == &heap.body->kept);
-  parked_bytes += heap.parked_bytes;
+  DCHECK(heap.abandoned_bytes <= most &&
+         heap.cache.load(std::memory_order_relaxed) == &heap.body->saved_lists);
+  abandoned_bytes += heap.abandoned_bytes;
   heap.process_id.store(0, std::memory_order_relaxed);
-  heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
-  make_idle_locked(heap);
+  heap.state.store(HeapState::kAbandoned, std::memory_order_seq_cst);
+  push_idle_locked(heap);
   return true;
 }
 
 }  // namespace
 
-uint64_t handed_out_elsewhere() {
-  return handed_out_before + handed_out_heapless.load(std::memory_order_relaxed);
+uint64_t allocated_by_earlier_threads() {
+  return allocated_by_earlier_owners + allocated_without_heap.load(std::memory_order_relaxed);
 }
-void count_handed_out_heapless(uint64_t bytes) {
-  handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed);
+void count_allocated_without_heap(uint64_t bytes) {
+  allocated_without_heap.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 ThreadHeap* adopt_heap() {
-  HandOver hand_over;
+  HeapTransfer hand_over;
   ThreadHeap* heap;
   int thread_id = os::thread_id(), process_id = os::process_id();
   {
@@ -191,29 +191,29 @@ ThreadHeap* adopt_heap() {
     }
     heap->thread_id.store(thread_id, std::memory_order_relaxed);
     heap->process_id.store(process_id, std::memory_order_relaxed);
-    handed_out_before += heap->handed_out_bytes;
-    heap->sample_at -= heap->handed_out_bytes;  // each thread has a clock of its own
-    heap->handed_out_bytes = 0;
-    share_large_budget(active_heaps());
+    allocated_by_earlier_owners += heap->allocated_bytes;
+    heap->sample_at -= heap->allocated_bytes;  // each thread has a clock of its own
+    heap->allocated_bytes = 0;
+    set_large_cache_limits(active_heaps());
   }
 
   DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive &&
          heap->idle_ticks == 0);
   heap->shard = pages::next_shard();
-  give_to_this_thread(*heap);
+  attach_to_this_thread(*heap);
   return heap;
 }
 
 void abandon_heap(ThreadHeap& heap) {
   DCHECK(&heap == thread_cache.heap);
   heap.body->large.flush();
-  HandOver hand_over;
-  if (keep_as_is(heap)) return;
+  HeapTransfer hand_over;
+  if (try_keep_intact(heap)) return;
   {
     LockGuard guard(heap.slow_lock);
-    take_from_this_thread(heap);
+    detach_from_this_thread(heap);
   }
-  empty_heap(heap);
+  drain_heap(heap);
 }
 
 namespace {
@@ -235,11 +235,11 @@ bool has_no_spans(ThreadHeap& heap) {
 }
 
 // Takes the next abandoned heap, which is the caller's from here on; null if there is none.
-ThreadHeap* take_parked() {
+ThreadHeap* take_abandoned() {
   LockGuard guard(registry_lock());
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
     ThreadHeap* heap = *link;
-    if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kAbandoned) continue;
     *link = heap->next_idle;
     LockGuard slow(heap->slow_lock);
     DCHECK(heap->idle_ticks != 0);
@@ -250,16 +250,16 @@ ThreadHeap* take_parked() {
 }
 }  // namespace
 
-void release_parked() {
-  HandOver hand_over;
-  while (ThreadHeap* heap = take_parked()) empty_heap(*heap);
+void release_abandoned_heaps() {
+  HeapTransfer hand_over;
+  while (ThreadHeap* heap = take_abandoned()) drain_heap(*heap);
 }
 
 namespace {
 // Checking a thread takes a system call, so one tick checks at most this many.
-constexpr unsigned kMostLooks = 64;
+constexpr unsigned kMaxThreadChecksPerTick = 64;
 // Where the next tick's checks begin; null: at the newest. Registry lock.
-ThreadHeap* next_look = nullptr;
+ThreadHeap* next_thread_check = nullptr;
 
 // A thread that was lost in the middle of a slow path, or in a signal handler there, holds the lock
 // for ever.
@@ -272,40 +272,40 @@ bool is_locked(ThreadHeap& heap) {
 // Takes the next heap that has lost its thread, which is the caller's from here on. Makes at most
 // *looks checks. Returns null if it finds none. Sets *from to the heap at which the next call
 // continues.
-ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
+ThreadHeap* take_orphaned(ThreadHeap** from, unsigned* looks, int this_process) {
   LockGuard guard(registry_lock());
   for (; *from != nullptr && *looks != 0; --*looks) {
     ThreadHeap* heap = *from;
     *from = heap->next_all;
-    next_look = *from;
-    if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
+    next_thread_check = *from;
+    if (!thread_has_exited(*heap, this_process) || is_locked(*heap)) continue;
     DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive &&
            heap != thread_cache.heap);
     heap->process_id.store(0, std::memory_order_relaxed);
     LockGuard slow(heap->slow_lock);  // from here on no thread takes its current spans
-    take_over_lists(*heap);
+    copy_lists_from_thread(*heap);
     return heap;
   }
   return nullptr;
 }
 }  // namespace
 
-void release_lost(bool all) {
+void release_orphaned_heaps(bool all) {
   unsigned mine = thread_cache.heap != nullptr ? 1 : 0;
   // A program without other threads makes no system calls here.
   if (active_heaps() <= mine) return;
   ThreadHeap* from = nullptr;
   if (!all) {
     LockGuard guard(registry_lock());
-    from = next_look;
+    from = next_thread_check;
   }
   if (from == nullptr) from = all_heaps();
-  unsigned looks = all ? UINT_MAX : kMostLooks;
+  unsigned looks = all ? UINT_MAX : kMaxThreadChecksPerTick;
   int this_process = os::process_id();
-  HandOver hand_over;
-  while (ThreadHeap* heap = take_lost(&from, &looks, this_process)) {
-    heap->body->large.flush_idle(large_epoch.load(std::memory_order_relaxed) + 1);
-    empty_heap(*heap);
+  HeapTransfer hand_over;
+  while (ThreadHeap* heap = take_orphaned(&from, &looks, this_process)) {
+    heap->body->large.flush_idle(large_cache_epoch.load(std::memory_order_relaxed) + 1);
+    drain_heap(*heap);
   }
 }
 
@@ -316,25 +316,25 @@ void flush_idle_large_caches(uint32_t epoch) {
     heap->body->large.flush_idle(epoch);
     active++;
   }
-  share_large_budget(active);
+  set_large_cache_limits(active);
 }
 
 namespace {
-bool retire_if_empty(ClassState& cs, Span* span) {
-  if (span == nullptr || !span->is_empty_now()) return false;
+bool release_if_empty(ClassState& cs, Span* span) {
+  if (span == nullptr || !span->is_empty_acquire()) return false;
   remove_available(cs, span);
-  retire(span);
+  release_empty_span(span);
   return true;
 }
 }  // namespace
 
-void retire_empty_spans() {
+void release_empty_spans() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive ||
         !heap->slow_lock.try_lock())
       continue;
     for (ClassState& cs : heap->body->classes) {
-      if (!retire_if_empty(cs, cs.available.front())) retire_if_empty(cs, cs.available.back());
+      if (!release_if_empty(cs, cs.available.front())) release_if_empty(cs, cs.available.back());
     }
     heap->slow_lock.unlock();
   }
@@ -342,10 +342,10 @@ void retire_empty_spans() {
 
 namespace {
 
-constexpr uint8_t kPatience = 2;
+constexpr uint8_t kIdleTicksBeforePurge = 2;
 
 bool has_idle_body(ThreadHeap& heap) {
-  return heap.idle_ticks > kPatience && heap.idle_ticks != kBodyGoes &&
+  return heap.idle_ticks > kIdleTicksBeforePurge && heap.idle_ticks != kBodyPurging &&
          heap.state.load(std::memory_order_relaxed) == HeapState::kZombie &&
          (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
 }
@@ -379,10 +379,11 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
   }
   *from = heap;
   if (!fresh) return {};
-  for (ThreadHeap* each = newest; each != heap; each = each->next_all) each->idle_ticks = kBodyGoes;
+  for (ThreadHeap* each = newest; each != heap; each = each->next_all)
+    each->idle_ticks = kBodyPurging;
   for (ThreadHeap** link = &first_idle; *link != nullptr;) {
     ThreadHeap* idle = *link;
-    if (idle->idle_ticks != kBodyGoes) {
+    if (idle->idle_ticks != kBodyPurging) {
       link = &idle->next_idle;
       continue;
     }
@@ -407,14 +408,14 @@ void put_idle_bodies(const IdleBodies& bodies) {
 void age_idle_heaps() {
   LockGuard guard(registry_lock());
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    if (heap->idle_ticks != 0 && heap->idle_ticks <= kPatience) heap->idle_ticks++;
+    if (heap->idle_ticks != 0 && heap->idle_ticks <= kIdleTicksBeforePurge) heap->idle_ticks++;
   }
 }
 
 }  // namespace
 
 void purge_idle_bodies() {
-  HandOver hand_over;
+  HeapTransfer hand_over;
   for (ThreadHeap* from = all_heaps(); from != nullptr;) {
     IdleBodies bodies = take_idle_bodies(&from);
     if (bodies.heaps == nullptr) break;
@@ -429,7 +430,7 @@ namespace {
 // count the parent's twice.
 void forget_counts_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    set_to_zero(heap->remote_frees, heap->copies, heap->copied_bytes);
+    set_to_zero(heap->remote_frees, heap->realloc_copies, heap->realloc_copied_bytes);
   }
   forget_heapless_remote_frees_in_child();
   forget_refills_in_child();
@@ -437,12 +438,12 @@ void forget_counts_in_child() {
 }  // namespace
 
 namespace {
-// In a forked child: the lost thread may have been in take_freed(), which takes no lock. Then its
-// next list had left the span, but the span's counts did not yet include it. The blocks of that
-// list are lost in the child.
-void finish_take_of_lost_thread(ThreadHeap& heap) {
-  for (Span* span : heap.body->ready) {
-    if (span != nullptr && span->free_list == nullptr && span->free_blocks_of_current() != 0)
+// In a forked child: the lost thread may have been in refill_from_local_frees(), which takes no
+// lock. Then its next list had left the span, but the span's counts did not yet include it. The
+// blocks of that list are lost in the child.
+void finish_interrupted_refill(ThreadHeap& heap) {
+  for (Span* span : heap.body->local_refill_spans) {
+    if (span != nullptr && span->local_free == nullptr && span->free_blocks_of_current() != 0)
       span->set_all_live();
   }
 }
@@ -458,34 +459,34 @@ void recover_heaps_in_child(bool may_lock) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
     HeapState state = heap->state.load(std::memory_order_relaxed);
-    if (state == HeapState::kParked) {
+    if (state == HeapState::kAbandoned) {
       still_parked++;
-      still_parked_bytes += heap->parked_bytes;
+      still_parked_bytes += heap->abandoned_bytes;
     }
     if (may_lock && state == HeapState::kZombie &&
-        (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
+        (heap->idle_ticks == 0 || heap->idle_ticks == kBodyPurging)) {
       // The thread that emptied it, or purged its body, was about to do this.
       LockGuard guard(registry_lock());
-      if (heap->idle_ticks == kBodyGoes) count_active_heaps(+1);
-      make_idle_locked(*heap);
+      if (heap->idle_ticks == kBodyPurging) count_active_heaps(+1);
+      push_idle_locked(*heap);
     }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;
     if (!may_lock) {
       // The C library may unmap the memory of threads that the child does not have, and their lists
       // with it. A cache that is this thread's belongs to a heap that it is about to adopt.
       ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-      if (cache != &thread_cache && cache != &heap->body->kept)
+      if (cache != &thread_cache && cache != &heap->body->saved_lists)
         heap->cache.store(nullptr, std::memory_order_relaxed);
       continue;
     }
-    finish_take_of_lost_thread(*heap);
+    finish_interrupted_refill(*heap);
     heap->body->large.flush();
-    take_over_lists(*heap);
-    empty_heap(*heap);
+    copy_lists_from_thread(*heap);
+    drain_heap(*heap);
   }
   if (may_lock) {  // other threads may have been changing these counters at the fork
-    parked = still_parked;
-    parked_bytes = still_parked_bytes;
+    abandoned_count = still_parked;
+    abandoned_bytes = still_parked_bytes;
   }
   forget_counts_in_child();
 }

@@ -23,15 +23,15 @@ void purge_idle_bodies();
 
 // Releases the empty spans that threads keep for their next refill, one per class. Requires: no
 // lock held.
-void retire_empty_spans();
+void release_empty_spans();
 
 // Empties the abandoned heaps that no thread has taken yet. Requires: no lock held.
-void release_parked();
+void release_abandoned_heaps();
 
 // Empties the heaps of lost threads. With `all` it checks every heap; otherwise, if there are many
 // heaps, a limited number in turn.
 // Requires: no lock held.
-void release_lost(bool all);
+void release_orphaned_heaps(bool all);
 
 // Releases the spans that active threads have kept since before the epoch, except those of a thread
 // that is using its cache, and shares the budget again.
@@ -39,10 +39,10 @@ void flush_idle_large_caches(uint32_t epoch);
 
 // Bytes that heaps handed out before their current (or last) thread, and bytes that threads got
 // without a heap. Requires: the registry lock.
-uint64_t handed_out_elsewhere();
+uint64_t allocated_by_earlier_threads();
 // Counts bytes given to a thread that is past its last destructors, or for whose heap there was no
 // memory.
-void count_handed_out_heapless(uint64_t bytes);
+void count_allocated_without_heap(uint64_t bytes);
 
 // In a forked child: the other threads are gone; this thread abandons their heaps on their behalf.
 // Without may_lock it takes no lock, and the heaps stay as they are.

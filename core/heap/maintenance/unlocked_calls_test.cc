@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
@@ -40,7 +40,7 @@ class Watched {
  public:
   Watched() {
     calls = with_a_lock = 0;
-    os::on_call = [](const os::CallRecord& record) {
+    os::call_hook = [](const os::CallRecord& record) {
       if (!gives_back(record)) return;
       calls++;
       // While records are purged one lock counts as held that is not, for the sake of fork
@@ -49,7 +49,7 @@ class Watched {
     };
   }
   ~Watched() {
-    os::on_call = nullptr;
+    os::call_hook = nullptr;
     EXPECT_GT(calls, 0u) << "nothing was given back: the test tests nothing";
     EXPECT_EQ(with_a_lock, 0u) << "of " << calls;
   }
@@ -70,10 +70,10 @@ void free_all(const std::vector<void*>& blocks, size_t but_each = SIZE_MAX) {
   }
 }
 
-void let_ticks_pass() {
+void run_ticks() {
   for (int i = 0; i < 40; i++) {
-    os::let_pass(kSecond_ns / 4);
-    os::test_cpu_ns += kSecond_ns / 4;  // purges may take a share of the processor's time
+    os::advance_test_clock(kSecondNs / 4);
+    os::test_cpu_ns += kSecondNs / 4;  // purges may take a share of the processor's time
     tick();
   }
 }
@@ -85,7 +85,7 @@ TEST(UnlockedCalls, ByTime) {
   for (size_t bytes : kSizes) all.push_back(filled(bytes, 40 * MiB));
   for (const auto& blocks : all) free_all(blocks);
   Watched watched;
-  let_ticks_pass();
+  run_ticks();
 }
 
 TEST(UnlockedCalls, Holes) {
@@ -93,7 +93,7 @@ TEST(UnlockedCalls, Holes) {
   free_all(blocks, 200);
   {
     Watched watched;
-    let_ticks_pass();
+    run_ticks();
   }
   for (size_t i = 0; i < blocks.size(); i += 200) sm_free(blocks[i]);
 }

@@ -10,7 +10,7 @@
 // other. The decrements have release order: a walk sees the changes of the workers that it waited
 // for, and a worker sees everything before the end of a walk.
 //
-// A walk does not wait for ever: a thread that ended in the middle of its work (lost_threads.h)
+// A walk does not wait for ever: a thread that ended in the middle of its work (orphaned_heaps.h)
 // never decrements the counter. In the child of a clone system call that ran no fork handlers, the
 // parent's workers never do either. (After a thread is lost in the middle of a walk, workers skip
 // all changes from then on.)
@@ -34,51 +34,52 @@ class BasicWalkGate {
   // After true, enter() may be called again before leave().
   bool enter() {
     workers_.fetch_add(1, std::memory_order_seq_cst);
-    if (mine.works == 0 && walkers_.load(std::memory_order_seq_cst) != 0) {
+    if (own_state.works == 0 && walkers_.load(std::memory_order_seq_cst) != 0) {
       workers_.fetch_sub(1, std::memory_order_release);
       return false;
     }
-    mine.works++;
+    own_state.works++;
     return true;
   }
   void leave() {
-    DCHECK(mine.works != 0);
-    mine.works--;
+    DCHECK(own_state.works != 0);
+    own_state.works--;
     workers_.fetch_sub(1, std::memory_order_release);
   }
 
-  bool entered_by_this_thread() const { return mine.works != 0; }
+  bool entered_by_this_thread() const { return own_state.works != 0; }
 
   // Returns false if there were workers for the whole of `most_ns`: lists may be changing.
   // end_walk() must follow in both cases. Requires: this thread is not between enter() and leave().
-  bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
+  bool begin_walk(uint64_t most_ns = 10 * kSecondNs) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
-    mine.walks++;
+    own_state.walks++;
     uint64_t begin = Machine::monotonic_ns();
     while (workers_.load(std::memory_order_seq_cst) != 0) {
       if (Machine::monotonic_ns() - begin >= most_ns) return false;
-      Machine::pause(50 * kMicrosecond_ns);
+      Machine::pause(50 * kMicrosecondNs);
     }
     return true;
   }
   void end_walk() {
-    DCHECK(mine.walks != 0);
-    mine.walks--;
+    DCHECK(own_state.walks != 0);
+    own_state.walks--;
     walkers_.fetch_sub(1, std::memory_order_release);
   }
 
   // Of the parent's threads, the child has only this one.
-  void forget_others_in_child() {
-    workers_.store(mine.works, std::memory_order_relaxed);
-    walkers_.store(mine.walks, std::memory_order_relaxed);
+  void reset_in_child() {
+    workers_.store(own_state.works, std::memory_order_relaxed);
+    walkers_.store(own_state.walks, std::memory_order_relaxed);
   }
 
  protected:
-  struct Mine {
+  struct ThreadState {
     unsigned works, walks;
   };
   // A process has only one gate.
-  static inline constinit thread_local Mine mine __attribute__((tls_model("initial-exec"))) = {};
+  static inline constinit thread_local ThreadState own_state
+      __attribute__((tls_model("initial-exec"))) = {};
 
   typename Machine::template Atomic<unsigned> workers_{0}, walkers_{0};
 };

@@ -13,7 +13,7 @@ namespace seemalloc::heap {
 namespace {
 
 struct ModelGate : BasicWalkGate<ModelMachine> {
-  static void forget_this_thread() { mine = {}; }
+  static void forget_this_thread() { own_state = {}; }
 };
 
 struct Seen {
@@ -83,7 +83,7 @@ struct WorkersReadFirst : ModelGate {
   bool enter() {
     if (walkers_.load(std::memory_order_seq_cst) != 0) return false;
     workers_.fetch_add(1, std::memory_order_seq_cst);
-    mine.works++;
+    own_state.works++;
     return true;
   }
 };
@@ -95,7 +95,7 @@ struct WalkersReadFirst : ModelGate {
   bool begin_walk() {
     while (workers_.load(std::memory_order_seq_cst) != 0) ModelMachine::pause(1);
     walkers_.fetch_add(1, std::memory_order_seq_cst);
-    mine.walks++;
+    own_state.walks++;
     return true;
   }
 };
@@ -107,7 +107,7 @@ struct WorkersForgetToLeave : ModelGate {
   bool enter() {
     workers_.fetch_add(1, std::memory_order_seq_cst);
     if (walkers_.load(std::memory_order_seq_cst) != 0) return false;
-    mine.works++;
+    own_state.works++;
     return true;
   }
 };

@@ -60,11 +60,11 @@ TEST(WalkGate, NothingIsChangedUnderAWalk) {
   gate.leave();
 }
 
-TEST(WalkGate, DoesNotWaitForEverForWhoIsLost) {
+TEST(WalkGate, WaitForLostWorkerIsBounded) {
   WalkGate gate;
   ASSERT_TRUE(gate.enter());
   std::thread([&] {
-    EXPECT_FALSE(gate.begin_walk(kMillisecond_ns));
+    EXPECT_FALSE(gate.begin_walk(kMillisecondNs));
     gate.end_walk();
   }).join();
   gate.leave();
@@ -79,12 +79,12 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
   std::atomic<bool> done{false};
   auto stay = [&] {
     in++;
-    while (!done) os::pause(kMillisecond_ns);
+    while (!done) os::pause(kMillisecondNs);
   };
   auto exit_of_child = [&gate](auto works) {
     pid_t child = fork();
     if (child == 0) {
-      gate.forget_others_in_child();
+      gate.reset_in_child();
       _exit(works() ? 0 : 1);
     }
     int status = -1;
@@ -96,14 +96,14 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
     stay();
     gate.leave();
   });
-  while (in != 1) os::pause(kMillisecond_ns);
+  while (in != 1) os::pause(kMillisecondNs);
   EXPECT_EQ(exit_of_child([&] { return gate.begin_walk(); }), 0);
   ASSERT_TRUE(gate.enter());
   EXPECT_EQ(exit_of_child([&] {
-              bool mine = !gate.begin_walk(kMillisecond_ns);
+              bool own_state = !gate.begin_walk(kMillisecondNs);
               gate.end_walk();
               gate.leave();
-              return mine && gate.begin_walk();
+              return own_state && gate.begin_walk();
             }),
             0);
   gate.leave();
@@ -112,7 +112,7 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
     stay();
     gate.end_walk();
   });
-  while (in != 2) os::pause(kMillisecond_ns);
+  while (in != 2) os::pause(kMillisecondNs);
   EXPECT_EQ(exit_of_child([&] { return gate.enter(); }), 0);
   done = true;
   worker.join();

@@ -90,8 +90,8 @@ TEST(Counters, AForkedChildCountsItsOwn) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     Statistics own = statistics();
-    bool none = own.classes[kClass].refills == 0 && own.remote_frees == 0 && own.copies == 0 &&
-                os::counters().map_calls == 0;
+    bool none = own.classes[kClass].refills == 0 && own.remote_frees == 0 &&
+                own.realloc_copies == 0 && os::counters().map_calls == 0;
     std::vector<void*> some = allocate(5000);
     own = statistics();
     _exit(none && own.classes[kClass].refills > 0 && own.classes[kClass].refills < 5000 &&
@@ -107,14 +107,14 @@ TEST(Counters, AForkedChildCountsItsOwn) {
 #endif
 
 // As if memory for a sample had been refused: a list is handed out that must not contain a sample.
-TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
+TEST(Counters, UnsampledRefillAdvancesSamplePoint) {
   std::thread([] {
     sm_free(sm_malloc(100));
     ThreadHeap& heap = *thread_cache.heap;
     redraw_if_stale(heap);
-    uint64_t allocated = allocated_by_this_thread(), left = heap.sample_at - heap.handed_out_bytes;
+    uint64_t allocated = allocated_by_this_thread(), left = heap.sample_at - heap.allocated_bytes;
     std::vector<void*> blocks;
-    for (unsigned i = 0; heap.handed_out_bytes < 8 * MiB; i++) {  // samples are 512 KiB apart
+    for (unsigned i = 0; heap.allocated_bytes < 8 * MiB; i++) {  // samples are 512 KiB apart
       unsigned c = i % kClassCount;
       while (thread_cache.heads[c] != nullptr) {
         blocks.push_back(sm_malloc(kClasses[c].bytes));
@@ -125,13 +125,13 @@ TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
       blocks.push_back(block);
       allocated += kClasses[c].bytes;
       EXPECT_EQ(allocated_by_this_thread(), allocated) << kClasses[c].bytes;
-      EXPECT_EQ(heap.sample_at - heap.handed_out_bytes, left) << kClasses[c].bytes;
+      EXPECT_EQ(heap.sample_at - heap.allocated_bytes, left) << kClasses[c].bytes;
     }
     for (void* block : blocks) sm_free(block);
   }).join();
 }
 
-TEST(Counters, RemoteFreesAreThoseOfOthersBlocks) {
+TEST(Counters, RemoteFreesExcludeOwnBlocks) {
   constexpr size_t kCount = 1600;
   FixedText<64> problem;
   // A sampled block has no owner.
@@ -181,7 +181,7 @@ TEST(Counters, SpansAreCountedByState) {
 }
 
 // Small and large blocks of threads that have ended; other threads have taken their heaps.
-TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
+TEST(Counters, AllocatedBytesSurviveTheirThread) {
   Statistics first = statistics();
   uint64_t before = first.allocated_bytes;
   constexpr size_t kThreads = 20, kCount = 5000;
@@ -196,15 +196,16 @@ TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
   }
   uint64_t wanted = kThreads * (kCount * kClasses[kClass].bytes + kLarge);
   Statistics last = statistics();
-  EXPECT_GT(last.untaken_bytes, first.untaken_bytes) << "lists that the threads did not use up";
-  EXPECT_EQ(
-      last.allocated_bytes - last.untaken_bytes - (first.allocated_bytes - first.untaken_bytes),
-      wanted);
+  EXPECT_GT(last.unused_list_bytes, first.unused_list_bytes)
+      << "lists that the threads did not use up";
+  EXPECT_EQ(last.allocated_bytes - last.unused_list_bytes -
+                (first.allocated_bytes - first.unused_list_bytes),
+            wanted);
 }
 
 // Small, large and huge blocks that grow and shrink, in place or by moving, and that other threads
 // free.
-TEST(Counters, WhatIsFreedIsKnownToTheByte) {
+TEST(Counters, FreedBytesAreExact) {
   uint64_t before = freed_bytes(statistics()), wanted = 0;
   auto expect = [&](const char* what) {
     EXPECT_EQ(freed_bytes(statistics()) - before, wanted) << what;
@@ -221,9 +222,9 @@ TEST(Counters, WhatIsFreedIsKnownToTheByte) {
     void* block = sm_malloc(bytes);
     for (size_t factor : {3, 2, 4, 1}) {
       size_t old = sm_malloc_usable_size(block);
-      uint64_t copies = statistics().copies;
+      uint64_t copies = statistics().realloc_copies;
       void* moved = sm_realloc(block, bytes * factor);
-      if (statistics().copies != copies) wanted += old;
+      if (statistics().realloc_copies != copies) wanted += old;
       block = moved;
       expect("resized");
     }
@@ -235,7 +236,7 @@ TEST(Counters, WhatIsFreedIsKnownToTheByte) {
 
 // One block or a few of each of many sizes, in threads that end; their heaps are kept abandoned,
 // have shared blocks, and have samples due.
-TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
+TEST(Counters, UnusedListBlocksAreNotAllocated) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "20000", 5, problem));
   invalidate_sample_distances();
@@ -253,9 +254,9 @@ TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
       for (void* block : held) sm_free(block);
     }).join();
     Statistics now = statistics();
-    EXPECT_EQ(
-        now.allocated_bytes - now.untaken_bytes - (first.allocated_bytes - first.untaken_bytes),
-        wanted)
+    EXPECT_EQ(now.allocated_bytes - now.unused_list_bytes -
+                  (first.allocated_bytes - first.unused_list_bytes),
+              wanted)
         << i;
     if (HasFailure()) return;
   }
@@ -263,7 +264,7 @@ TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
 
 uint64_t taken() {
   Statistics s = statistics();
-  return s.allocated_bytes - s.untaken_bytes;
+  return s.allocated_bytes - s.unused_list_bytes;
 }
 
 // A destructor of the program that runs after ours.
@@ -275,7 +276,7 @@ void allocate_at_the_end(void* key) {
   for (size_t bytes : {kBytes, 10 * kPageBytes, 4 * MiB}) sm_free(sm_malloc(bytes));
 }
 
-TEST(Counters, WhatAThreadGetsAtItsVeryEndIsAllocated) {
+TEST(Counters, AllocationsInLastDestructorsAreCounted) {
   pthread_key_t key;
   ASSERT_EQ(pthread_key_create(&key, allocate_at_the_end), 0);
   uint64_t before = taken();
@@ -288,7 +289,7 @@ TEST(Counters, WhatAThreadGetsAtItsVeryEndIsAllocated) {
 }
 
 // Every way to allocate and to free a block, while the other thread lives.
-TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
+TEST(Counters, AllocatedBytesMatchProgram) {
   uint64_t before = taken(), wanted = 0;
   std::atomic<int> stage{0};
   void* passed[100];
@@ -311,9 +312,9 @@ TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
       void* all[] = {got(sm_malloc(bytes)), got(sm_calloc(1, bytes)), got(sm_memalign(4096, bytes)),
                      got(sm_memalign(64, bytes))};
       for (void*& p : all) {
-        uint64_t copies = statistics().copies;
+        uint64_t copies = statistics().realloc_copies;
         p = sm_realloc(p, 4 * bytes + 16 * KiB);
-        if (statistics().copies != copies) got(p);  // else it has grown in place
+        if (statistics().realloc_copies != copies) got(p);  // else it has grown in place
       }
       for (void* p : all) sm_free(p);
     }
@@ -358,15 +359,15 @@ TEST(Counters, CopiesOfReallocAreCounted) {
   Statistics before = statistics();
   void* block = sm_malloc(1000);
   block = sm_realloc(block, 1000);  // fits
-  EXPECT_EQ(statistics().copies, before.copies);
+  EXPECT_EQ(statistics().realloc_copies, before.realloc_copies);
   block = sm_realloc(block, 5000);
   block = sm_realloc(block, 20000);
   Statistics after = statistics();
-  EXPECT_EQ(after.copies - before.copies, 2u);
+  EXPECT_EQ(after.realloc_copies - before.realloc_copies, 2u);
   // The requested sizes at the time of the copies; all usable bytes are copied.
   uint64_t least = 1000 + 5000;
-  EXPECT_GE(after.copied_bytes - before.copied_bytes, least);
-  EXPECT_LE(after.copied_bytes - before.copied_bytes, least * 5 / 4);
+  EXPECT_GE(after.realloc_copied_bytes - before.realloc_copied_bytes, least);
+  EXPECT_LE(after.realloc_copied_bytes - before.realloc_copied_bytes, least * 5 / 4);
   sm_free(block);
 }
 
@@ -384,34 +385,34 @@ ThreadStatistics statistics_of(int thread_id) {
   return wanted.found;
 }
 
-constexpr size_t kLeastWithRoom = 8 * KiB;
+constexpr size_t kMinWithRoom = 8 * KiB;
 
 // Each copy reserves a quarter more. So from 8 KiB to 32 KiB there are at most log 4 / log 1.25
 // copies, and the first.
-TEST(Counters, WhatGrowsByLittleStepsIsCopiedSeldom) {
-  uint64_t before = statistics().copies;
-  void* block = sm_malloc(kLeastWithRoom);
-  for (size_t bytes = kLeastWithRoom; bytes <= kMaxSmallBytes; bytes += 16) {
+TEST(Counters, SmallGrowthStepsRarelyCopy) {
+  uint64_t before = statistics().realloc_copies;
+  void* block = sm_malloc(kMinWithRoom);
+  for (size_t bytes = kMinWithRoom; bytes <= kMaxSmallBytes; bytes += 16) {
     block = sm_realloc(block, bytes);
     ASSERT_NE(block, nullptr);
     // The reserve is a quarter, and a class is up to a quarter more.
     EXPECT_LE(sm_malloc_usable_size(block), bytes / 16 * 25) << "too much room at " << bytes;
   }
   sm_free(block);
-  EXPECT_LE(statistics().copies - before, 7u);
+  EXPECT_LE(statistics().realloc_copies - before, 7u);
 }
 
 // Small blocks get no reserve, because there may be many of them: a request for a sixteenth more
 // gets a sixteenth more.
-TEST(Counters, SmallBlocksGetNoRoomToGrow) {
-  for (size_t bytes = 32; bytes < kLeastWithRoom; bytes = kClasses[class_of(bytes + 1)].bytes) {
+TEST(Counters, SmallBlocksGetNoHeadroom) {
+  for (size_t bytes = 32; bytes < kMinWithRoom; bytes = kClasses[class_of(bytes + 1)].bytes) {
     void* block = sm_realloc(sm_malloc(bytes), bytes + 1);
     EXPECT_EQ(sm_malloc_usable_size(block), kClasses[class_of(bytes + 1)].bytes);
     sm_free(block);
   }
 }
 
-TEST(Counters, AThreadIsListedWithWhatItKeepsAndDid) {
+TEST(Counters, ThreadStatisticsAreListed) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));
   invalidate_sample_distances();

@@ -11,14 +11,14 @@ using pages::SpanKind;
 namespace {
 
 struct Walk {
-  void (*f)(void* context, const SampleShare& share);
+  void (*f)(void* context, const SampleCharge& share);
   void* context;
 };
 
 void pass_on(void* context, const SampledBlock& sampled) {
   const Walk& walk = *static_cast<Walk*>(context);
-  SampleShare share{sampled.block, sampled.id, sampled.home != 0, 0, sampled.share_bytes};
-  if (sampled.home != 0) share.home_bytes = home_share_bytes(sampled.home);
+  SampleCharge share{sampled.block, sampled.id, sampled.home != 0, 0, sampled.charge_bytes};
+  if (sampled.home != 0) share.home_bytes = home_charge_bytes(sampled.home);
   walk.f(walk.context, share);
 }
 
@@ -31,7 +31,7 @@ SEEMALLOC_NO_TSAN void add_free(void* context, Span* span) {
 
 }  // namespace
 
-void for_each_sample_share(void (*f)(void* context, const SampleShare& share), void* context) {
+void for_each_sample_charge(void (*f)(void* context, const SampleCharge& share), void* context) {
   Walk walk{f, context};
   for_each_sampled_block(pass_on, &walk);
 }

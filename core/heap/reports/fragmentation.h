@@ -12,7 +12,7 @@
 
 namespace seemalloc::heap {
 
-struct SampleShare {
+struct SampleCharge {
   const void* block;
   uint32_t sample_id;  // 0: not recorded
   bool has_home;
@@ -22,7 +22,7 @@ struct SampleShare {
 };
 // Calls f for each sampled block of the size classes, under a lock: f must not allocate or make
 // system calls.
-void for_each_sample_share(void (*f)(void* context, const SampleShare& share), void* context);
+void for_each_sample_charge(void (*f)(void* context, const SampleCharge& share), void* context);
 
 // All such free bytes: exact while no thread allocates or frees.
 size_t fragmented_bytes();

@@ -1,6 +1,6 @@
 #include "core/heap/reports/heap_map.h"
 
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/thread/size_class.h"
 #include "core/os/kernel/memory.h"
 #include "core/pages/huge/huge.h"
@@ -48,36 +48,37 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
     return part;
   }
   part.state = span->state;
-  part.owned = reinterpret_cast<uintptr_t>(span->owner_acquire()) != Span::kNobody;
+  part.owned = reinterpret_cast<uintptr_t>(span->owner_acquire()) != Span::kNoOwner;
   uint32_t returned = remote_count(span->remote.load(std::memory_order_relaxed));
   part.returned = returned < part.live ? returned : part.live;
   // The spans of a heap get a new time at each scan for holes, so they do not count as waiting.
-  part.waits = part.state == SpanState::kAvailable && !part.owned;
-  part.since = span->look.since;
+  part.is_waiting = part.state == SpanState::kAvailable && !part.owned;
+  part.since = span->hole_scan.since;
   part.home = span->home();
   return part;
 }
 
-PartKind kind_of_free(const Region& region, unsigned page) {
+PartKind free_page_kind(const Region& region, unsigned page) {
   if (region.used.test(page)) return PartKind::kTaken;
   if (region.is_dirty(page, 1)) return PartKind::kDirty;
   if (region.lazy.test(page)) return PartKind::kLazy;
-  if (region.gone.test(page) || region.gone_before.test(page)) return PartKind::kPurged;
+  if (region.purged_recently.test(page) || region.purged_last_window.test(page))
+    return PartKind::kPurged;
   return PartKind::kClean;
 }
 
 MapPart copy_free_run(const Region& region, unsigned page, unsigned end) {
   MapPart part{};
   part.first_page = static_cast<uint16_t>(page);
-  part.kind = kind_of_free(region, page);
+  part.kind = free_page_kind(region, page);
   unsigned behind = page + 1;
-  while (behind < end && kind_of_free(region, behind) == part.kind) behind++;
+  while (behind < end && free_page_kind(region, behind) == part.kind) behind++;
   part.pages = static_cast<uint16_t>(behind - page);
   part.start = region.address_of(page);
   return part;
 }
 
-uint16_t& count_of(RegionMap& map, PartKind kind) {
+uint16_t& page_count_of(RegionMap& map, PartKind kind) {
   switch (kind) {
     case PartKind::kTaken: return map.taken;
     case PartKind::kDirty: return map.dirty;
@@ -106,7 +107,7 @@ struct ClassPages {
     unsigned place = part.block_bytes == 0 ? kClassCount : class_of(part.block_bytes);
     pages[place] = static_cast<uint16_t>(pages[place] + part.pages);
   }
-  uint32_t most_block_bytes() const {
+  uint32_t main_class_bytes() const {
     unsigned most = kClassCount;
     for (unsigned i = 0; i < kClassCount; i++) {
       if (pages[i] > pages[most]) most = i;
@@ -140,7 +141,7 @@ void HeapMapWalk::copy(void* context, const Region& region) {
   RegionMap& map = *walk.out_;
   map.base = region.base;
   map.shard = region.shard;
-  map.huge = region.huge;
+  map.on_huge_page = region.on_huge_page;
   map.resting = region.resting;
   map.used = map.taken = map.dirty = map.lazy = map.purged = map.clean = map.spans = 0;
   map.live_bytes = map.free_bytes = map.hole_bytes = 0;
@@ -150,7 +151,7 @@ void HeapMapWalk::copy(void* context, const Region& region) {
     const Span* span = region.used.test(page) ? span_at(region, page) : nullptr;
     MapPart part = span != nullptr ? copy_span(region, span)
                                    : copy_free_run(region, page, end_of_gap(region, page));
-    uint16_t& pages = count_of(map, part.kind);
+    uint16_t& pages = page_count_of(map, part.kind);
     pages = static_cast<uint16_t>(pages + part.pages);
     if (span != nullptr) {
       add_span_bytes(map, part);
@@ -159,7 +160,7 @@ void HeapMapWalk::copy(void* context, const Region& region) {
     if (walk.with_parts_) map.parts[map.part_count++] = part;
     page += part.pages;
   }
-  map.most_block_bytes = classes.most_block_bytes();
+  map.main_class_bytes = classes.main_class_bytes();
   walk.found_ = true;
 }
 
@@ -178,7 +179,7 @@ struct HugeWalk {
   void* context;
 };
 
-SEEMALLOC_NO_TSAN void pass_on(void* context, Span* span) {
+SEEMALLOC_NO_TSAN void forward(void* context, Span* span) {
   const HugeWalk& walk = *static_cast<HugeWalk*>(context);
   if (span->start < walk.from || span->start >= walk.to) return;
   walk.f(walk.context,
@@ -189,7 +190,7 @@ SEEMALLOC_NO_TSAN void pass_on(void* context, Span* span) {
 void for_each_huge_part(uintptr_t from, uintptr_t to,
                         void (*f)(void* context, const HugePart& part), void* context) {
   HugeWalk walk{from, to, f, context};
-  pages::visit_huge_spans(pass_on, &walk);
+  pages::visit_huge_spans(forward, &walk);
 }
 
 }  // namespace seemalloc::heap

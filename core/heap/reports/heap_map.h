@@ -44,8 +44,8 @@ struct MapPart {
   // The part of `live` that other threads have freed and the owner has not taken over yet.
   uint32_t returned;
   uint32_t hole_pages;  // purged OS pages, one bit each, from the first that the span touches
-  bool waits;           // unowned, with free blocks
-  uint32_t since;       // if `waits`: the period in which that began (holes.h)
+  bool is_waiting;      // unowned, with free blocks
+  uint32_t since;       // if `is_waiting`: the period in which that began (holes.h)
   HomeId home;          // kSmall: home of sampled blocks that would be in it
   uint32_t sample_id;   // kLarge, if it is sampled
   uintptr_t start;
@@ -54,14 +54,14 @@ struct MapPart {
 struct RegionMap {
   uintptr_t base;
   uint16_t shard;
-  bool huge;     // on one huge page
-  bool resting;  // dense; its free pages are not purged
+  bool on_huge_page;  // on one huge page
+  bool resting;       // dense; its free pages are not purged
   // Numbers of pages by kind; their sum is all pages.
   uint16_t used, taken, dirty, lazy, purged, clean;
   uint16_t spans;
   // Bytes of spans. free_bytes leaves out blocks whose pages are holes and includes uncarved ends.
   size_t live_bytes, free_bytes, hole_bytes;
-  uint32_t most_block_bytes;  // block size of the class with the most pages; 0: large blocks
+  uint32_t main_class_bytes;  // block size of the class with the most pages; 0: large blocks
   unsigned part_count;
   MapPart parts[kPagesPerRegion];
 };
@@ -75,7 +75,7 @@ class HeapMapWalk {
       : from_(from), to_(to), with_parts_(with_parts), out_(out) {}
   // Skips the regions for which `chosen` returns false. It is called under a lock: it must not
   // allocate or make system calls.
-  void choose(bool (*chosen)(void* context), void* context) {
+  void set_filter(bool (*chosen)(void* context), void* context) {
     chosen_ = chosen;
     context_ = context;
   }

@@ -18,10 +18,10 @@ size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 // The resident fraction of the bytes that the heap's counters report, over the queried pieces.
 // Invariant: 0 <= resident <= booked for each piece.
-class Share {
+class ResidentRatio {
  public:
-  void add(size_t booked, size_t resident) {
-    double x = static_cast<double>(booked), y = static_cast<double>(resident);
+  void add(size_t counted, size_t resident) {
+    double x = static_cast<double>(counted), y = static_cast<double>(resident);
     pieces_++;
     booked_ += x;
     resident_ += y;
@@ -31,8 +31,8 @@ class Share {
   }
   double rate() const { return booked_ > 0 ? resident_ / booked_ : 0; }
   size_t resident() const { return static_cast<size_t>(resident_); }
-  size_t of(size_t booked) const {
-    return static_cast<size_t>(rate() * static_cast<double>(booked));
+  size_t of(size_t counted) const {
+    return static_cast<size_t>(rate() * static_cast<double>(counted));
   }
   // The variance of the estimate for all of this many pieces.
   double variance(double pieces) const {
@@ -46,24 +46,26 @@ class Share {
 };
 
 // The OS pages of a piece that are resident.
-class PagesThere {
+class ResidentPages {
  public:
   // Returns false if the kernel refuses the query: then all pages count as resident. Pages that
   // have been unmapped meanwhile do not.
   bool ask(uintptr_t start, size_t bytes) {
     start_ = round_down(start, os::page_bytes());
-    os::Told told = os::ask_resident_pages(reinterpret_cast<void*>(start_), start + bytes - start_,
-                                           os::Reason::kReport, there_);
-    if (told == os::Told::kYes) return true;
-    for (unsigned char& page : there_) page = told == os::Told::kRefused ? 1 : 0;
-    return told != os::Told::kRefused;
+    os::ResidencyResult kernel_answered =
+        os::query_resident_pages(reinterpret_cast<void*>(start_), start + bytes - start_,
+                                 os::Reason::kReport, resident_pages_);
+    if (kernel_answered == os::ResidencyResult::kYes) return true;
+    for (unsigned char& page : resident_pages_)
+      page = kernel_answered == os::ResidencyResult::kRefused ? 1 : 0;
+    return kernel_answered != os::ResidencyResult::kRefused;
   }
   // Requires: the range is in the piece.
   size_t bytes_of(uintptr_t from, uintptr_t to) const {
     size_t page_bytes = os::page_bytes(), bytes = 0;
     for (uintptr_t at = from; at < to;) {
       uintptr_t end = smaller(round_down(at, page_bytes) + page_bytes, to);
-      if ((there_[(at - start_) / page_bytes] & 1) != 0) bytes += end - at;
+      if ((resident_pages_[(at - start_) / page_bytes] & 1) != 0) bytes += end - at;
       at = end;
     }
     return bytes;
@@ -74,70 +76,72 @@ class PagesThere {
     for (uint32_t holes = part.hole_pages; holes != 0; holes &= holes - 1) {
       uintptr_t page = first + static_cast<size_t>(__builtin_ctz(holes)) * page_bytes;
       if (page >= start_ && page < start_ + kRegionBytes &&
-          (there_[(page - start_) / page_bytes] & 1) == 0)
+          (resident_pages_[(page - start_) / page_bytes] & 1) == 0)
         bytes += page_bytes;
     }
     return bytes;
   }
 
  private:
-  static constexpr size_t kLeastPageBytes = 4 * KiB;
+  static constexpr size_t kMinPageBytes = 4 * KiB;
   uintptr_t start_ = 0;
-  unsigned char there_[kRegionBytes / kLeastPageBytes + 1];
+  unsigned char resident_pages_[kRegionBytes / kMinPageBytes + 1];
 };
 
 // The resident live bytes of a span of blocks, and the largest possible error of this number.
-struct LiveShare {
-  size_t bytes, open_bytes;
+struct LiveEstimate {
+  size_t bytes, uncertain_bytes;
 };
-LiveShare live_share(const MapPart& part, const PagesThere& there) {
+LiveEstimate estimate_live(const MapPart& part, const ResidentPages& there) {
   size_t cut = size_t{part.carved} * part.block_bytes, taken = smaller(part.live_bytes, cut);
   size_t known_holes = there.hole_bytes(part);
-  size_t missing = minus(cut - there.bytes_of(part.start, part.start + cut), known_holes);
+  size_t missing =
+      saturating_subtract(cut - there.bytes_of(part.start, part.start + cut), known_holes);
   if (missing == 0) return {taken, 0};
-  size_t free = minus(cut, taken + known_holes);
-  size_t most = minus(taken, minus(missing, free)), least = minus(taken, missing);
+  size_t free = saturating_subtract(cut, taken + known_holes);
+  size_t most = saturating_subtract(taken, saturating_subtract(missing, free)),
+         least = saturating_subtract(taken, missing);
   double even =
       static_cast<double>(missing) * static_cast<double>(taken) / static_cast<double>(taken + free);
-  size_t likely = minus(taken, static_cast<size_t>(even));
+  size_t likely = saturating_subtract(taken, static_cast<size_t>(even));
   likely = likely < least ? least : likely > most ? most : likely;
   return {likely, likely - least > most - likely ? likely - least : most - likely};
 }
 
 // Sums over parts of one kind.
 struct PartBytes {
-  size_t booked, resident;
+  size_t counted, resident;
 
   void add(size_t of_books, size_t that_is_there) {
-    booked += of_books;
+    counted += of_books;
     resident += that_is_there;
   }
 };
 
 // Sums over the queried pieces.
 struct Sums {
-  Share taken;     // live blocks and blocks in lists
-  Share recorded;  // the part of `taken` that is sampled, in sampled spans
-  Share large;     // blocks of whole pages in regions
-  Share room;      // the rest of spans that have live blocks
-  Share idle;      // spans without live blocks, and free pages that the kernel may take
-  Share dirty;     // other free pages that have not been purged
-  Share unused;    // free pages that should not be backed by memory
+  ResidentRatio taken;     // live blocks and blocks in lists
+  ResidentRatio recorded;  // the part of `taken` that is sampled, in sampled spans
+  ResidentRatio large;     // blocks of whole pages in regions
+  ResidentRatio room;      // the rest of spans that have live blocks
+  ResidentRatio idle;      // spans without live blocks, and free pages that the kernel may take
+  ResidentRatio dirty;     // other free pages that have not been purged
+  ResidentRatio unused;    // free pages that should not be backed by memory
   // Huge blocks, the reserves behind them, and cached memory of freed ones.
-  Share huge, reserve, kept;
+  ResidentRatio huge, reserve, kept;
   PartBytes classes[kClassCount];
-  size_t open_bytes;
+  size_t uncertain_bytes;
   bool refused;
 };
 
 struct Memory {
   Sums sums;
   RegionMap region;
-  PagesThere there;
-  pages::Extent extents[pages::HugeCache::kExtents];
+  ResidentPages there;
+  pages::Extent extents[pages::HugeCache::kMaxExtents];
 };
 
-void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
+void add_region(Sums& sums, const RegionMap& region, const ResidentPages& there) {
   PartBytes taken{}, large{}, room{}, idle{}, dirty{}, unused{};
   for (unsigned i = 0; i < region.part_count; i++) {
     const MapPart& part = region.parts[i];
@@ -152,10 +156,10 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
     } else if (part.live_bytes == 0) {
       idle.add(bytes, resident);
     } else {
-      LiveShare live = live_share(part, there);
+      LiveEstimate live = estimate_live(part, there);
       taken.add(part.live_bytes, live.bytes);
       room.add(bytes - part.live_bytes, resident - live.bytes);
-      sums.open_bytes += live.open_bytes;
+      sums.uncertain_bytes += live.uncertain_bytes;
       if (part.kind == PartKind::kSampled) {  // of several classes
         sums.recorded.add(part.live_bytes, live.bytes);
         continue;
@@ -163,18 +167,18 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
       sums.classes[class_of(part.block_bytes)].add(part.live_bytes, live.bytes);
     }
   }
-  sums.taken.add(taken.booked, taken.resident);
-  sums.large.add(large.booked, large.resident);
-  sums.room.add(room.booked, room.resident);
-  sums.idle.add(idle.booked, idle.resident);
-  sums.dirty.add(dirty.booked, dirty.resident);
-  sums.unused.add(unused.booked, unused.resident);
+  sums.taken.add(taken.counted, taken.resident);
+  sums.large.add(large.counted, large.resident);
+  sums.room.add(room.counted, room.resident);
+  sums.idle.add(idle.counted, idle.resident);
+  sums.dirty.add(dirty.counted, dirty.resident);
+  sums.unused.add(unused.counted, unused.resident);
 }
 
 // Picks one in `every_` pieces, beginning at a random one.
-class Picker {
+class PiecePicker {
  public:
-  Picker(size_t pieces, size_t most)
+  PiecePicker(size_t pieces, size_t most)
       : every_(pieces <= most ? 1 : (pieces + most - 1) / most),
         left_(os::monotonic_ns() % every_) {}
   // Returns whether to query the next piece.
@@ -186,7 +190,7 @@ class Picker {
   size_t every() const { return every_; }
   // Memory that is in a few pieces only may have been missed altogether: with 95 % confidence it is
   // in at most three times as many pieces as one queried piece represents (the rule of three).
-  size_t unseen_bytes() const { return every_ == 1 ? 0 : 3 * every_ * kRegionBytes; }
+  size_t missed_bytes_bound() const { return every_ == 1 ? 0 : 3 * every_ * kRegionBytes; }
 
  private:
   size_t every_, left_;
@@ -196,11 +200,11 @@ class Picker {
 class Estimate {
  public:
   Estimate(bool all, double* variance) : all_(all), variance_(variance) {}
-  // `booked`: the bytes that the heap's counters report for all pieces.
-  size_t of(const Share& share, size_t booked, size_t pieces) {
+  // `counted`: the bytes that the heap's counters report for all pieces.
+  size_t of(const ResidentRatio& share, size_t counted, size_t pieces) {
     if (all_) return share.resident();
     *variance_ += share.variance(static_cast<double>(pieces));
-    return share.of(booked);
+    return share.of(counted);
   }
 
  private:
@@ -209,9 +213,9 @@ class Estimate {
 };
 
 // Queries memory outside of regions, all of one kind; `bytes` is its size by the heap's counters.
-class OutsideAsker {
+class PieceQuery {
  public:
-  OutsideAsker(Memory& memory, Share& share, size_t bytes, unsigned most_pieces)
+  PieceQuery(Memory& memory, ResidentRatio& share, size_t bytes, unsigned most_pieces)
       : memory_(memory),
         share_(share),
         bytes_(bytes),
@@ -226,34 +230,34 @@ class OutsideAsker {
     }
   }
   size_t estimate(Residency* out) const {
-    out->open_bytes += picker_.unseen_bytes();
+    out->uncertain_bytes += picker_.missed_bytes_bound();
     return Estimate(picker_.every() == 1, &out->variance).of(share_, bytes_, pieces_);
   }
 
  private:
   Memory& memory_;
-  Share& share_;
+  ResidentRatio& share_;
   size_t bytes_, pieces_;
-  Picker picker_;
+  PiecePicker picker_;
 };
 
 // Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken
 // to be that of its queried spans. If some blocks are in lists, it is unknown whether the missing
-// pages belong to them or to live blocks: open_bytes includes this error.
-void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
+// pages belong to them or to live blocks: uncertain_bytes includes this error.
+void add_class_blocks(const Statistics& s, const Sums& sums, Residency* out) {
   double live = 0, cached = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
     const PartBytes& c = sums.classes[i];
     size_t recorded = smaller(sampled_blocks(i), s.classes[i].live),
            others = s.classes[i].live - recorded;
-    double rate = c.booked != 0 ? static_cast<double>(c.resident) / static_cast<double>(c.booked)
-                                : sums.taken.rate();
+    double rate = c.counted != 0 ? static_cast<double>(c.resident) / static_cast<double>(c.counted)
+                                 : sums.taken.rate();
     double bytes = kClasses[i].bytes;
     live += (static_cast<double>(others) * rate +
              static_cast<double>(recorded) * sums.recorded.rate()) *
             bytes;
     cached += static_cast<double>(s.classes[i].cached) * rate * bytes;
-    out->open_bytes +=
+    out->uncertain_bytes +=
         smaller(s.classes[i].cached * kClasses[i].bytes,
                 static_cast<size_t>((1 - rate) * static_cast<double>(others + s.classes[i].cached) *
                                     bytes));
@@ -262,35 +266,39 @@ void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
   out->cached += static_cast<size_t>(cached + 0.5);
 }
 
-void add_regions(const Statistics& s, const Sums& sums, const Picker& picker, Residency* out) {
-  pages::PageStatistics books = pages::page_statistics();
+void add_regions(const Statistics& s, const Sums& sums, const PiecePicker& picker, Residency* out) {
+  pages::PageStatistics counters = pages::page_statistics();
   size_t taken = 0;
   for (unsigned i = 0; i < kClassCount; i++)
     taken += (s.classes[i].live + s.classes[i].cached) * kClasses[i].bytes;
   const SpanStatistics& spans = s.spans;
   Estimate estimate(picker.every() == 1, &out->variance);
-  estimate.of(sums.taken, taken, books.regions);  // for its variance
-  add_taken(s, sums, out);
-  out->live += estimate.of(sums.large, minus(s.large_bytes, pages::huge_statistics().used_bytes),
-                           books.regions);
+  estimate.of(sums.taken, taken, counters.regions);  // for its variance
+  add_class_blocks(s, sums, out);
+  out->live += estimate.of(sums.large,
+                           saturating_subtract(s.large_bytes, pages::huge_statistics().used_bytes),
+                           counters.regions);
   out->fragmentation += estimate.of(
-      sums.room, minus(spans.owned_bytes + spans.central_bytes + spans.sampled_bytes, taken),
-      books.regions);
-  out->cached += estimate.of(
-      sums.idle, spans.empty_bytes + spans.cached_large_bytes + books.lazy_bytes, books.regions);
-  out->dirty += estimate.of(sums.dirty, books.dirty_bytes, books.regions);
+      sums.room,
+      saturating_subtract(spans.owned_bytes + spans.central_bytes + spans.sampled_bytes, taken),
+      counters.regions);
+  out->cached +=
+      estimate.of(sums.idle, spans.empty_bytes + spans.cached_large_bytes + counters.lazy_bytes,
+                  counters.regions);
+  out->dirty += estimate.of(sums.dirty, counters.dirty_bytes, counters.regions);
   out->unused += estimate.of(
       sums.unused,
-      minus(books.mapped_bytes, books.used_bytes + books.dirty_bytes + books.lazy_bytes),
-      books.regions);
-  out->open_bytes += sums.open_bytes * picker.every() + picker.unseen_bytes();
+      saturating_subtract(counters.mapped_bytes,
+                          counters.used_bytes + counters.dirty_bytes + counters.lazy_bytes),
+      counters.regions);
+  out->uncertain_bytes += sums.uncertain_bytes * picker.every() + picker.missed_bytes_bound();
 }
 
-void ask_regions(const Statistics& s, unsigned most_pieces, Memory& memory, Residency* out) {
-  Picker picker(pages::region_count(), most_pieces);
-  auto pick = [](void* p) { return static_cast<Picker*>(p)->pick(); };
+void query_regions(const Statistics& s, unsigned most_pieces, Memory& memory, Residency* out) {
+  PiecePicker picker(pages::region_count(), most_pieces);
+  auto pick = [](void* p) { return static_cast<PiecePicker*>(p)->pick(); };
   HeapMapWalk walk(0, UINTPTR_MAX, true, &memory.region);
-  walk.choose(pick, &picker);
+  walk.set_filter(pick, &picker);
   while (walk.next()) {
     if (!memory.there.ask(memory.region.base, kRegionBytes)) memory.sums.refused = true;
     add_region(memory.sums, memory.region, memory.there);
@@ -298,13 +306,13 @@ void ask_regions(const Statistics& s, unsigned most_pieces, Memory& memory, Resi
   add_regions(s, memory.sums, picker, out);
 }
 
-void ask_huge(unsigned most_pieces, Memory& memory, Residency* out) {
-  pages::HugeStatistics books = pages::huge_statistics();
-  size_t reserve_bytes = minus(books.memory_bytes, books.used_bytes);
+void query_huge_blocks(unsigned most_pieces, Memory& memory, Residency* out) {
+  pages::HugeStatistics counters = pages::huge_statistics();
+  size_t reserve_bytes = saturating_subtract(counters.memory_bytes, counters.used_bytes);
   struct Askers {
-    OutsideAsker blocks, reserves;
-  } askers{OutsideAsker(memory, memory.sums.huge, books.used_bytes, most_pieces),
-           OutsideAsker(memory, memory.sums.reserve, reserve_bytes, most_pieces)};
+    PieceQuery blocks, reserves;
+  } askers{PieceQuery(memory, memory.sums.huge, counters.used_bytes, most_pieces),
+           PieceQuery(memory, memory.sums.reserve, reserve_bytes, most_pieces)};
   pages::for_each_huge_memory(
       [](void* context, const pages::HugeMemory& huge) {
         Askers& all = *static_cast<Askers*>(context);
@@ -316,11 +324,11 @@ void ask_huge(unsigned most_pieces, Memory& memory, Residency* out) {
   out->cached += askers.reserves.estimate(out);
 }
 
-void ask_kept(unsigned most_pieces, Memory& memory, Residency* out) {
-  unsigned count = pages::kept_huge(memory.extents);
+void query_cached_huge(unsigned most_pieces, Memory& memory, Residency* out) {
+  unsigned count = pages::copy_cached_extents(memory.extents);
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) bytes += memory.extents[i].bytes;
-  OutsideAsker asker(memory, memory.sums.kept, bytes, most_pieces);
+  PieceQuery asker(memory, memory.sums.kept, bytes, most_pieces);
   for (unsigned i = 0; i < count; i++) asker.ask(memory.extents[i].start, memory.extents[i].bytes);
   out->dirty += asker.estimate(out);
 }
@@ -330,14 +338,14 @@ size_t all_of(const Residency& r) {
 }
 
 // Called if there is no memory for the query: counts everything as resident.
-Residency by_books(const Statistics& s) {
+Residency from_counters(const Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   Residency out{};
   out.live = s.live_bytes;
   out.cached = s.cached_bytes + s.spans.empty_bytes;
   out.dirty = regions.dirty_bytes + pages::huge_statistics().cached_bytes;
-  out.fragmentation = minus(s.free_bytes, s.spans.empty_bytes);
-  out.open_bytes = all_of(out);
+  out.fragmentation = saturating_subtract(s.free_bytes, s.spans.empty_bytes);
+  out.uncertain_bytes = all_of(out);
   return out;
 }
 
@@ -346,13 +354,13 @@ Residency by_books(const Statistics& s) {
 Residency residency(const Statistics& s, unsigned most_pieces) {
   size_t bytes = round_up(sizeof(Memory), os::page_bytes());
   auto* memory = static_cast<Memory*>(os::map(bytes, os::Reason::kReport));
-  if (memory == nullptr) return by_books(s);
+  if (memory == nullptr) return from_counters(s);
   Residency out{};
-  ask_regions(s, most_pieces, *memory, &out);
-  ask_huge(most_pieces, *memory, &out);
-  ask_kept(most_pieces, *memory, &out);
-  out.told = !memory->sums.refused;
-  if (!out.told) out.open_bytes = all_of(out);
+  query_regions(s, most_pieces, *memory, &out);
+  query_huge_blocks(most_pieces, *memory, &out);
+  query_cached_huge(most_pieces, *memory, &out);
+  out.kernel_answered = !memory->sums.refused;
+  if (!out.kernel_answered) out.uncertain_bytes = all_of(out);
   os::unmap(memory, bytes, os::Reason::kReport);
   return out;
 }

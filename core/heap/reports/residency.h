@@ -3,14 +3,15 @@
 // The kernel reports which pages of a span are resident, and the span knows how many of its bytes
 // are live. The result is exact if all of the span's pages are resident, or the missing ones are
 // known to be free (holes). Otherwise a missing page may belong to a live block or to a free one:
-// the difference between the two extremes is in `open_bytes`. A span does not know which of its
-// blocks are in threads' lists: the resident fraction of a class's live blocks is used for them
+// the difference between the two extremes is in `uncertain_bytes`. A span does not know which of
+// its blocks are in threads' lists: the resident fraction of a class's live blocks is used for them
 // too.
 // In a large heap only some pieces of 2 MiB are queried, evenly spread; the rest is assumed to be
 // like them (ratio estimators; their variance is reported).
 // Caller: core/api/service/report.cc, for statistics, the heap map and fragmentation profiles.
 // Threads: any. No lock is held during the queries to the kernel.
-// Cost: 2 to 10 µs per queried piece, at most kMostPieces of spans and as many of huge blocks.
+// Cost: 2 to 10 µs per queried piece, at most kMaxSampledPieces of spans and as many of huge
+// blocks.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +32,15 @@ struct Residency {
   size_t fragmentation;  // free blocks and uncarved ends of spans with live blocks
   // The errors of these values.
   // The largest possible error of each, because pages are missing in partly free spans.
-  size_t open_bytes;
+  size_t uncertain_bytes;
   double variance;  // of each, if only some pieces were queried
   // false: the kernel refused some queries, and the memory in question counts as resident.
-  bool told;
+  bool kernel_answered;
 };
 
-inline constexpr unsigned kMostPieces = 4096;
+inline constexpr unsigned kMaxSampledPieces = 4096;
 
 // `statistics`: taken just before.
-Residency residency(const Statistics& statistics, unsigned most_pieces = kMostPieces);
+Residency residency(const Statistics& statistics, unsigned most_pieces = kMaxSampledPieces);
 
 }  // namespace seemalloc::heap

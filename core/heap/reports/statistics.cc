@@ -1,12 +1,12 @@
 #include "core/heap/reports/statistics.h"
 
-#include "core/heap/maintenance/lost_threads.h"
+#include "core/heap/maintenance/orphaned_heaps.h"
 #include "core/heap/maintenance/purge_all.h"
 #include "core/heap/maintenance/registry.h"
 #include "core/heap/slow_paths/large.h"
 #include "core/heap/spans/central.h"
-#include "core/heap/spans/parcel.h"
 #include "core/heap/spans/publish.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/sampled.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/heap/thread/thread_cache.h"
@@ -24,9 +24,9 @@ namespace {
 // Length of a list from which its thread may be popping. Each pointer is checked to be a block of
 // the class before it is followed.
 SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* first) {
-  constexpr uint32_t kLongest = kMaxSpanPages * kPageBytes / 8;
+  constexpr uint32_t kMax = kMaxSpanPages * kPageBytes / 8;
   uint32_t length = 0;
-  for (const Block* block = first; block != nullptr && length < kLongest;
+  for (const Block* block = first; block != nullptr && length < kMax;
        block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
     const Span* span = pages::page_map.span_of(block);
     if (span->kind != SpanKind::kSmall || span->size_class != size_class ||
@@ -45,7 +45,7 @@ SEEMALLOC_NO_TSAN void count_one(size_t& spans, size_t& bytes, const Span* span)
 
 SEEMALLOC_NO_TSAN void count_state(SpanStatistics& s, const Span* span, size_t live) {
   if (span->kind == SpanKind::kSampled) return count_one(s.sampled, s.sampled_bytes, span);
-  if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNobody)
+  if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNoOwner)
     return count_one(s.central, s.central_bytes, span);
   live != 0 ? count_one(s.owned, s.owned_bytes, span) : count_one(s.empty, s.empty_bytes, span);
 }
@@ -80,19 +80,19 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
 // Blocks of thread free lists and stashes count as live in their spans: moves them to cached.
 SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   s.heaps++;
-  s.allocated_bytes += heap.handed_out_bytes;
-  s.copies += heap.copies.load(std::memory_order_relaxed);
-  s.copied_bytes += heap.copied_bytes.load(std::memory_order_relaxed);
+  s.allocated_bytes += heap.allocated_bytes;
+  s.realloc_copies += heap.realloc_copies.load(std::memory_order_relaxed);
+  s.realloc_copied_bytes += heap.realloc_copied_bytes.load(std::memory_order_relaxed);
   HeapState state = heap.state.load(std::memory_order_relaxed);
   if (state == HeapState::kZombie) return;
   if (state == HeapState::kActive) s.live_heaps++;
   LockGuard guard(heap.slow_lock);  // keeps current spans in place and the thread from ending
   Block* lists[kClassCount];
-  bool has_lists = read_lists(heap, lists);
+  bool has_lists = copy_free_lists(heap, lists);
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
     size_t listed = has_lists ? list_length_racy(i, lists[i]) : 0;
-    s.untaken_bytes += (listed + (cs.sample_due != 0 ? 1 : 0)) * kClasses[i].bytes;
+    s.unused_list_bytes += (listed + (cs.sample_due != 0 ? 1 : 0)) * kClasses[i].bytes;
     listed += cs.stash_count + cs.foreign_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
@@ -110,31 +110,31 @@ Statistics statistics() {
   pages::for_each_huge_span(count_span, &s);
   {
     LockGuard guard(registry_lock());
-    s.allocated_bytes = handed_out_elsewhere();
-    s.untaken_bytes = returned_unused_bytes();
+    s.allocated_bytes = allocated_by_earlier_threads();
+    s.unused_list_bytes = unused_bytes_of_ended_threads();
     for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all)
       count_heap(s, *heap);
   }
   for (unsigned i = 0; i < kClassCount; i++) {
-    size_t listed = central_listed_blocks(i);
+    size_t listed = central_batch_blocks(i);
     if (listed > s.classes[i].live) listed = s.classes[i].live;
     s.classes[i].live -= listed;
     s.classes[i].cached += listed;
-    s.classes[i].refills += settled_refills(i);
+    s.classes[i].refills += flushed_refills(i);
     s.classes[i].live += sampled_blocks(i);
     s.live_bytes += s.classes[i].live * kClasses[i].bytes;
     s.cached_bytes += s.classes[i].cached * kClasses[i].bytes;
     s.free_bytes += s.classes[i].free * kClasses[i].bytes;
   }
   s.remote_frees = remote_frees();
-  s.resized_bytes = resized_bytes();
+  s.net_resized_bytes = net_resized_bytes();
   return s;
 }
 
 uint64_t freed_bytes(const Statistics& s) {
   auto bytes = [](uint64_t some) { return static_cast<int64_t>(some); };
-  int64_t freed =
-      bytes(s.allocated_bytes) - bytes(s.untaken_bytes) + s.resized_bytes - bytes(s.live_bytes);
+  int64_t freed = bytes(s.allocated_bytes) - bytes(s.unused_list_bytes) + s.net_resized_bytes -
+                  bytes(s.live_bytes);
   return freed > 0 ? static_cast<uint64_t>(freed) : 0;
 }
 
@@ -166,7 +166,7 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
   t.large_bytes = heap.body->large.bytes();
   LockGuard guard(heap.slow_lock);
   Block* lists[kClassCount];
-  bool has_lists = read_lists(heap, lists);
+  bool has_lists = copy_free_lists(heap, lists);
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
     size_t listed = (has_lists ? list_length_racy(i, lists[i]) : 0) + cs.stash_count;
@@ -197,8 +197,8 @@ uint64_t allocated_by_this_thread() {
   // Lists that came with the heap were handed out to the thread before. Their original length is
   // unknown, but they had at least the blocks that are left.
   uint64_t& inherited = mine->body->inherited_bytes;
-  if (mine->handed_out_bytes + inherited < listed) inherited = listed - mine->handed_out_bytes;
-  return mine->handed_out_bytes + inherited - listed;
+  if (mine->allocated_bytes + inherited < listed) inherited = listed - mine->allocated_bytes;
+  return mine->allocated_bytes + inherited - listed;
 }
 
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context) {
@@ -241,7 +241,7 @@ struct FreeMarks {
   }
 };
 
-struct Walk {
+struct BlockWalk {
   void (*f)(void* context, void* block, size_t bytes);
   void* context;
   bool sound;
@@ -257,10 +257,10 @@ bool mark_listed(FreeMarks& marks, const Span* span, const Block* block, uint32_
   return true;
 }
 
-bool mark_parcels(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* count) {
+bool mark_remote_batches(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* count) {
   while (parcel != nullptr) {
-    Block* blocks[kMaxParcelBlocks];
-    uint32_t here = read_parcel(span, parcel, blocks, &parcel);
+    Block* blocks[kMaxBatchBlocks];
+    uint32_t here = read_batch(span, parcel, blocks, &parcel);
     if (here == 0) return false;
     for (uint32_t i = 0; i < here; i++) {
       if (!marks.mark(span, blocks[i])) return false;
@@ -274,7 +274,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
     Block* list = nullptr;  // without the heap's lock: no heap changes hands during a walk
-    if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count))
+    if (copy_free_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count))
       return false;
     if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count))
       return false;
@@ -283,7 +283,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
 }
 
 void walk_span(void* context, Span* span) {
-  Walk& walk = *static_cast<Walk*>(context);
+  BlockWalk& walk = *static_cast<BlockWalk*>(context);
   if (span->kind == SpanKind::kCachedLarge) return;
   if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
     walk.f(walk.context, reinterpret_cast<void*>(span->start), span->bytes);
@@ -293,10 +293,10 @@ void walk_span(void* context, Span* span) {
   uint32_t in_free_list = 0, cached = 0;
   uint64_t word = span->remote.load(std::memory_order_acquire);
   bool sound =
-      marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
+      marks.mark_list(span, span->local_free, &in_free_list) && in_free_list == span->free_blocks();
   sound = sound && marks.mark_holes(span);
   if (word != kUnowned)
-    sound = sound && mark_parcels(marks, span, remote_first(word), &cached) &&
+    sound = sound && mark_remote_batches(marks, span, remote_first(word), &cached) &&
             cached == remote_count(word);
   sound = sound && (span->kind == SpanKind::kSampled || mark_cached(marks, span, &cached));
   if (!sound) {
@@ -315,9 +315,9 @@ void walk_span(void* context, Span* span) {
 
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
   HousekeepingPause pause;
-  if (!pause.is_alone()) return false;
+  if (!pause.has_no_workers()) return false;
   publish_central_lists(true);  // to where the walk finds them
-  Walk walk{f, context, true};
+  BlockWalk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);
   pages::for_each_huge_span(walk_span, &walk);
   return walk.sound;

@@ -44,19 +44,19 @@ struct Statistics {
   size_t free_bytes;                // blocks in the spans' local free lists
   SpanStatistics spans;
   // Handed to threads since the start, freed or not; never decreases; larger than the program's own
-  // by untaken_bytes.
+  // by unused_list_bytes.
   uint64_t allocated_bytes;
   // The part of allocated_bytes that the program never got: still in threads' lists, or there when
   // they ended.
-  uint64_t untaken_bytes;
+  uint64_t unused_list_bytes;
   // Bytes by which large blocks have grown in place less those by which they shrank: in neither of
   // the two above.
-  int64_t resized_bytes;
+  int64_t net_resized_bytes;
   // Blocks freed by threads other than their span's owner, and published to it.
   uint64_t remote_frees;
-  uint64_t copies, copied_bytes;  // blocks that realloc had to copy
-  size_t heaps;                   // thread heaps ever made
-  size_t live_heaps;              // heaps that have a thread now
+  uint64_t realloc_copies, realloc_copied_bytes;  // blocks that realloc had to copy
+  size_t heaps;                                   // thread heaps ever made
+  size_t live_heaps;                              // heaps that have a thread now
 };
 Statistics statistics();
 // Bytes that the program has freed since the start; each block counts with its final size.

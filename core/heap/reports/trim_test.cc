@@ -44,7 +44,7 @@ void free_all(const std::vector<void*>& blocks) {
   for (void* p : blocks) sm_free(p);
 }
 
-TEST(Trim, SaysWhetherAnythingWent) {
+TEST(Trim, ReturnsWhetherMemoryWasReleased) {
   OptionForTest never(Id::purge, "never");
   free_all(mixed_blocks());
   size_t before = os::resident_set().bytes;
@@ -53,7 +53,7 @@ TEST(Trim, SaysWhetherAnythingWent) {
   EXPECT_EQ(sm_malloc_trim(0), 0) << "there is nothing left";
 }
 
-TEST(Trim, ARequestSaysHowMuchWent) {
+TEST(Trim, PurgeReturnsReleasedBytes) {
   sm_malloc_trim(0);
   OptionForTest never(Id::purge, "never");
   void* p = written(500 * KiB);
@@ -68,7 +68,7 @@ TEST(Trim, ARequestSaysHowMuchWent) {
 
 // The large spans and the ended lists of a thread that sleeps are released too. A thread free list
 // and an empty span of each class need its cooperation and stay.
-TEST(Trim, TakesWhatSleepingThreadsKeep) {
+TEST(Trim, ReleasesCachesOfSleepingThreads) {
   OptionForTest never(Id::purge, "never");
   std::atomic<int> stage{0};
   std::thread sleeper([&] {
@@ -108,7 +108,8 @@ TEST(Trim, AForkWhileMemoryIsGivenBack) {
       for (int round = 0; round < 3; round++) free_all(mixed_blocks());
       sm_malloc_trim(0);
       Residency r = residency(statistics());
-      _exit(r.told && r.dirty == 0 && r.unused == 0 && pages::page_statistics().dirty_bytes == 0
+      _exit(r.kernel_answered && r.dirty == 0 && r.unused == 0 &&
+                    pages::page_statistics().dirty_bytes == 0
                 ? 0
                 : 1);
     }

@@ -5,7 +5,7 @@
 #include "core/base/check.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/homes.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/sampled.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/heap/thread/large_cache.h"
@@ -42,7 +42,7 @@ struct Marks {
 const char* verify_free_blocks(const Span& span, Marks& marks) {
   for (uint32_t word = 0; word * 64 < span.carved; word++) marks.bits[word] = 0;
   uint32_t listed = 0, in_holes = 0;
-  for (const Block* block = span.free_list; block != nullptr; block = block->next, listed++) {
+  for (const Block* block = span.local_free; block != nullptr; block = block->next, listed++) {
     if (!marks.mark(span, block))
       return "invariant span.2: a free block is carved, and on the list once";
   }
@@ -61,7 +61,7 @@ const char* verify_free_blocks(const Span& span, Marks& marks) {
 }
 
 bool has_no_owner(const Span& span) {
-  return reinterpret_cast<uintptr_t>(span.owner_acquire()) == Span::kNobody;
+  return reinterpret_cast<uintptr_t>(span.owner_acquire()) == Span::kNoOwner;
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ const char* verify_counts(const Span& span) {
   if (word == kUnowned && !has_no_owner(span))
     return "invariant span.3: remote is kUnowned only while no thread owns the span";
   if (span.state == SpanState::kCurrent &&
-      __atomic_load_n(&span.countdown, __ATOMIC_RELAXED) < Span::kNever) {
+      __atomic_load_n(&span.countdown, __ATOMIC_RELAXED) < Span::kNoCountdown) {
     return "invariant span.1: a current span's countdown does not reach zero";
   }
   return nullptr;
@@ -124,7 +124,7 @@ const char* verify_spans(const ThreadHeap& heap, unsigned size_class, bool exact
             verify_owned(heap, size_class, *cs.current, SpanState::kCurrent, exactly))
       return broken;
   }
-  const Span* ready = load_racing(heap.body->ready[size_class]);
+  const Span* ready = racy_load(heap.body->local_refill_spans[size_class]);
   if (ready != nullptr && ready != cs.current)
     return "invariant thread_heap.2: ready is null or the current span";
   return cs.low_water <= cs.available.size()
@@ -148,13 +148,13 @@ uint32_t list_length(unsigned size_class, const Span* of, const Block* first) {
 // Lists that the owner changes without a lock. Requires: the owner calls.
 const char* verify_lists(const ThreadHeap& heap, unsigned size_class) {
   const ClassState& cs = heap.body->classes[size_class];
-  const Span* of = cs.mixed ? nullptr : cs.current;
+  const Span* of = cs.lists_not_from_current ? nullptr : cs.current;
   if (list_length(size_class, of, thread_cache.heads[size_class]) == UINT32_MAX) {
     return "invariant thread_heap.4: a thread free list has blocks of its class, and of the current span unless it is mixed";
   }
   if (list_length(size_class, of, cs.stash) != cs.stash_count)
     return "invariant thread_heap.4: the stash has stash_count blocks";
-  if (cs.stash != nullptr && heap.body->ready[size_class] != nullptr)
+  if (cs.stash != nullptr && heap.body->local_refill_spans[size_class] != nullptr)
     return "invariant thread_heap.2: ready is null while there is a stash";
   if (cs.sample_due != 0 && cs.stash == nullptr)
     return "invariant thread_heap.4: a list that was cut for a sample has a rest";
@@ -189,7 +189,7 @@ const char* verify_heap(ThreadHeap& heap) {
 }
 
 const char* LargeCache::verify() {
-  if (!lock_.enter()) return nullptr;
+  if (!lock_.try_lock_owner()) return nullptr;
   size_t bytes = last_ != nullptr ? last_->bytes : 0;
   bool sound = last_ == nullptr || last_->kind == SpanKind::kCachedLarge;
   for (size_t pages = 0; pages < kLists; pages++) {
@@ -201,7 +201,7 @@ const char* LargeCache::verify() {
     }
   }
   sound = sound && bytes == bytes_;
-  lock_.leave();
+  lock_.unlock_owner();
   return sound
              ? nullptr
              : "invariant large_cache.1: each list has cached spans of its size, bytes is their sum";

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
-#include "core/api/sampling/no_samples_for_test.h"
+#include "core/api/sampling/without_samples_for_test.h"
 #include "core/heap/reports/verify.h"
 #include "core/heap/spans/central.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/sampled.h"
 #include "core/heap/thread/thread_cache.h"
 #include "core/heap/thread/thread_heap.h"
@@ -56,7 +56,7 @@ class VerifyHeap : public testing::Test {
     available_ = heap_->body->classes[class_].available.front();
     full_ = heap_->body->classes[class_].full.front();
     current_ = heap_->body->classes[class_].current;
-    ASSERT_TRUE(available_ != nullptr && available_->free_list != nullptr && full_ != nullptr &&
+    ASSERT_TRUE(available_ != nullptr && available_->local_free != nullptr && full_ != nullptr &&
                 current_ != nullptr);
     ASSERT_STREQ(text_of(verify_all()), "nothing is broken");
   }
@@ -104,14 +104,14 @@ TEST_F(VerifyHeap, WrongStates) {
       EXPECT_BROKEN("thread_heap.1", verify_heap(*heap_));
     }
     {
-      Broken owner(span->owner_, Span::kNobody);
+      Broken owner(span->owner_, Span::kNoOwner);
       EXPECT_BROKEN("thread_heap.1", verify_heap(*heap_));
     }
     span->remote.store(kUnowned);
     EXPECT_BROKEN("span.3", verify_heap(*heap_));
     span->remote.store(0);
   }
-  Broken ready(heap_->body->ready[class_], full_);
+  Broken ready(heap_->body->local_refill_spans[class_], full_);
   EXPECT_BROKEN("thread_heap.2", verify_heap(*heap_));
 }
 
@@ -125,16 +125,16 @@ TEST_F(VerifyHeap, CutAndCrossedLists) {
     EXPECT_BROKEN("span_list.1", verify_heap(*heap_));
   }
   {
-    Broken link(available_->free_list->next, static_cast<Block*>(nullptr));
+    Broken link(available_->local_free->next, static_cast<Block*>(nullptr));
     EXPECT_BROKEN("span.2", verify_heap(*heap_));
   }
   {
-    Broken link(available_->free_list->next, available_->free_list);  // a ring
+    Broken link(available_->local_free->next, available_->local_free);  // a ring
     EXPECT_BROKEN("span.2", verify_heap(*heap_));
   }
   {
-    Broken list(available_->free_list,
-                reinterpret_cast<Block*>(reinterpret_cast<char*>(available_->free_list) + 8));
+    Broken list(available_->local_free,
+                reinterpret_cast<Block*>(reinterpret_cast<char*>(available_->local_free) + 8));
     EXPECT_BROKEN("span.2", verify_heap(*heap_));
   }
   Broken water(state().low_water, state().available.size() + 1);
@@ -172,7 +172,7 @@ TEST_F(VerifyHeap, CachedLargeSpans) {
   EXPECT_BROKEN("large_cache.1", verify_heap(*heap_));
 }
 
-TEST_F(VerifyHeap, AnotherThreadsHeap) {
+TEST_F(VerifyHeap, HeapOfAnotherThread) {
   std::thread([&] {
     EXPECT_STREQ(text_of(verify_heap(*heap_)), "nothing is broken");
     Broken state(full_->state, SpanState::kCurrent);
@@ -182,7 +182,7 @@ TEST_F(VerifyHeap, AnotherThreadsHeap) {
 
 TEST_F(VerifyHeap, CentralList) {
   Block* lent = nullptr;
-  ASSERT_EQ(central_lend(class_, 2, &lent), 2u);
+  ASSERT_EQ(central_take_shared_blocks(class_, 2, &lent), 2u);
   Block* second = lent->next;
   Span* span = page_map.span_of(lent);
   EXPECT_STREQ(text_of(verify_central(class_, verify_span)), "nothing is broken");
@@ -199,7 +199,7 @@ TEST_F(VerifyHeap, CentralList) {
     EXPECT_BROKEN("central.2", verify_central(class_, verify_span));
   }
   {
-    Broken lending(span->lending_, false);
+    Broken blocks_are_shared(span->blocks_are_shared_, false);
     EXPECT_BROKEN("central.2", verify_central(class_, verify_span));
   }
   span->remote.store(0);

@@ -71,6 +71,6 @@ bool resize_large(Span* span, size_t bytes) {
   return true;
 }
 
-int64_t resized_bytes() { return resized.load(std::memory_order_relaxed); }
+int64_t net_resized_bytes() { return resized.load(std::memory_order_relaxed); }
 
 }  // namespace seemalloc::heap

@@ -24,7 +24,7 @@ void free_large(Span* span);
 bool resize_large(Span* span, size_t bytes);
 // Bytes by which all blocks have grown that way since the start, less those by which they have
 // shrunk.
-int64_t resized_bytes();
+int64_t net_resized_bytes();
 
 // Bytes that a large request takes.
 size_t large_bytes(size_t bytes);

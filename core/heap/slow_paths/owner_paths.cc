@@ -6,7 +6,7 @@
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/homes.h"
 #include "core/heap/spans/owned_spans.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/spans/span_holes.h"
 #include "core/heap/thread/helper_link.h"
@@ -29,56 +29,57 @@ namespace {
 // slow paths except this one: hence the smaller number.
 constexpr uint16_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
 // From this many foreign blocks on, refill uses them before the thread's own.
-constexpr uint32_t kWorthARefill = 8;
+constexpr uint32_t kMinForeignRefillBlocks = 8;
 // Foreign blocks that this thread has not reused after this many refills are published.
 constexpr uint32_t kRefillsPerFlush = 128;
 // Collection is considered after this many slow-path entries, and done if the last one is at least
 // this long ago: memory that was not needed in a quarter of a second will hardly be needed in the
 // next refill.
-constexpr uint32_t kSlowEntriesPerLook = 512;
-constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
+constexpr uint32_t kSlowEntriesPerCollectCheck = 512;
+constexpr uint64_t kCollectionPeriodNs = 250 * kMillisecondNs;
 
-// A list of freed blocks is lengthened to kListBlocks. A class of which kLeastListBlocks would be
-// more than kMostListBytes is left alone: refills of lists of 8 cost more than those of lists of 4
+// A list of freed blocks is lengthened to kListBlocks. A class of which kMinListBlocks would be
+// more than kMaxListBytes is left alone: refills of lists of 8 cost more than those of lists of 4
 // (docs/decisions/0056).
-constexpr uint32_t kListBlocks = 64, kLeastListBlocks = 32, kMostListBytes = 8 * KiB;
+constexpr uint32_t kListBlocks = 64, kMinListBlocks = 32, kMaxListBytes = 8 * KiB;
 // log2 of a span's size over the smallest of its class: 16 times.
-constexpr unsigned kMostGrowth = 4;
+constexpr unsigned kMaxSpanGrowthLog2 = 4;
 
 // log2 of the next span's size over the smallest. It depends on the number of spans that the class
 // has now, not on the number that it ever had: the memory that a class keeps free is a part of what
 // it has (docs/decisions/0052). Spans grow sooner if they have few blocks, and if few threads have
 // spans.
-unsigned growth_of(const ClassState& cs, unsigned size_class) {
+unsigned span_growth_log2(const ClassState& cs, unsigned size_class) {
   constexpr unsigned kFewHeaps = 4;
   uint32_t spans = cs.available.size() + cs.full.size();
   bool slowly = kClasses[size_class].bytes < KiB && active_heaps() > kFewHeaps;
   uint32_t growth = slowly ? (spans + 1) / 2 : spans;
-  return growth < kMostGrowth ? growth : kMostGrowth;
+  return growth < kMaxSpanGrowthLog2 ? growth : kMaxSpanGrowthLog2;
 }
 
 // Returns the next span to allocate from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
   if (span != nullptr) {
-    use_available(cs, span);
+    make_current(cs, span);
   } else {
     span = central_take(size_class, &heap);
     if (span == nullptr) {
-      span = new_small_span(heap.shard, size_class, growth_of(cs, size_class), SpanKind::kSmall);
+      span = new_small_span(heap.shard, size_class, span_growth_log2(cs, size_class),
+                            SpanKind::kSmall);
       if (span == nullptr) return nullptr;
       span->set_owner(&heap);
       pages::publish(span);
     }
-    DCHECK(span->owner() == &heap && span->size_class == size_class && !span->lending());
+    DCHECK(span->owner() == &heap && span->size_class == size_class && !span->blocks_are_shared());
     span->state = SpanState::kCurrent;
-    span->look.worth_from = 0;
+    span->hole_scan.min_free_blocks = 0;
   }
   return span;
 }
 
 // Checks a list that is about to become the thread free list.
-Block* checked(const Span* span, Block* first) {
+Block* check_list_head(const Span* span, Block* first) {
   if (first_links_are_sound(span, first)) return first;
   bool start = span->contains(first) && span->is_block_start(first);
   fatal(start ? "corrupted free list" : "invalid free", first);
@@ -89,7 +90,7 @@ Block* checked(const Span* span, Block* first) {
 uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
-  if (count == 0 && others) count = central_take_blocks(size_class, blocks);
+  if (count == 0 && others) count = central_take_batch(size_class, blocks);
   DCHECK(count <= kMaxForeignBlocks);
   if (count != 0) *first = link_blocks(blocks, count).first;
   return count;
@@ -97,38 +98,39 @@ uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block*
 
 // Takes shared blocks: the first blocks of a class that a thread uses. They are few, so that
 // classes it hardly uses cost it little.
-uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
+uint32_t take_shared_blocks(ClassState& cs, unsigned size_class, Block** first) {
   constexpr uint8_t kLists = 4;
   constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
-  if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
-  cs.borrowed++;
+  if (cs.shared_lists_taken >= kLists || cs.current != nullptr || cs.available.front() != nullptr)
+    return 0;
+  cs.shared_lists_taken++;
   uint32_t blocks = kBytes / kClasses[size_class].bytes;
-  return central_lend(size_class,
-                      blocks == 0           ? 1
-                      : blocks > kMaxBlocks ? kMaxBlocks
-                                            : blocks,
-                      first);
+  return central_take_shared_blocks(size_class,
+                                    blocks == 0           ? 1
+                                    : blocks > kMaxBlocks ? kMaxBlocks
+                                                          : blocks,
+                                    first);
 }
 
 // Lengthens a list of freed blocks. A class gets here only once in many lists
 // (kFreedListsPerRefill); if its lists are short, refills are much of its cost. So this puts fresh
 // blocks in front: as many as the list has, up to kListBlocks in all (docs/decisions/0056). Returns
 // the number of fresh blocks.
-uint32_t lengthen(Span* span, uint32_t count, Block** first) {
+uint32_t extend_list(Span* span, uint32_t count, Block** first) {
   DCHECK(count != 0 && *first != nullptr);
-  if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
-  uint32_t enough = kMostListBytes / span->block_bytes;
+  if (span->block_bytes > kMaxListBytes / kMinListBlocks || span->holes != 0) return 0;
+  uint32_t enough = kMaxListBytes / span->block_bytes;
   if (enough > kListBlocks) enough = kListBlocks;
   uint32_t room = span->capacity - span->carved;
   if (count >= enough || room == 0) return 0;
   uint32_t more = count < enough - count ? count : enough - count;
   if (more > room) more = room;
-  *first = cut(span, more, *first);
+  *first = carve_and_link(span, more, *first);
   return more;
 }
 
 // Returns the number of blocks of the next list, all counted as live; 0 when out of memory.
-uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
+uint32_t find_next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
     uint32_t count = cs.stash_count;
     DCHECK(count != 0);
@@ -137,10 +139,11 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     cs.stash_count = 0;
     return count;
   }
-  cs.mixed = true;
-  if (cs.foreign_count >= kWorthARefill) return foreign_list(heap, size_class, false, first);
-  if (uint32_t count = borrow(cs, size_class, first)) return count;
-  cs.mixed = false;
+  cs.lists_not_from_current = true;
+  if (cs.foreign_count >= kMinForeignRefillBlocks)
+    return foreign_list(heap, size_class, false, first);
+  if (uint32_t count = take_shared_blocks(cs, size_class, first)) return count;
+  cs.lists_not_from_current = false;
   for (;;) {
     Span* span = cs.current;
     if (span != nullptr) {
@@ -149,28 +152,28 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
              span->size_class == size_class);
       DCHECK(span->carved <= span->capacity && count <= span->carved);
       if (count != 0) {
-        *first = checked(span, span->free_list);
-        span->free_list = nullptr;
-        count += lengthen(span, count, first);
-        span->set_live_quietly(span->carved);
+        *first = check_list_head(span, span->local_free);
+        span->local_free = nullptr;
+        count += extend_list(span, count, first);
+        span->set_live_without_countdown(span->carved);
         return count;
       }
       if (span->holes != 0) {
         count = refill_hole(span, first);
-        span->set_live_quietly(span->live());
+        span->set_live_without_countdown(span->live());
         return count;
       }
       if (span->carved < span->capacity) {
-        count = carve(span, first);
-        span->set_live_quietly(span->live() + count);
+        count = carve_blocks(span, first);
+        span->set_live_without_countdown(span->live() + count);
         return count;
       }
-      file_full(cs, span);
+      add_to_full(cs, span);
       cs.current = nullptr;
     }
     if (cs.available.front() == nullptr) {
       uint32_t count = foreign_list(heap, size_class, true, first);
-      cs.mixed = count != 0;
+      cs.lists_not_from_current = count != 0;
       if (count != 0) return count;
     }
     cs.current = next_span(heap, cs, size_class);
@@ -183,26 +186,26 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
 uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes,
                               uint32_t count) {
   DCHECK(count != 0);
-  uint64_t clock = heap.handed_out_bytes + uint64_t{block_bytes} * count;
+  uint64_t clock = heap.allocated_bytes + uint64_t{block_bytes} * count;
   if (clock < heap.sample_at) {
-    heap.handed_out_bytes = clock;
+    heap.allocated_bytes = clock;
     return count;
   }
   // Less than the bytes of a list, so it fits 32 bits, for which division is fast.
-  DCHECK(heap.sample_at > heap.handed_out_bytes && cs.sample_due == 0);
-  uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.handed_out_bytes - 1) / block_bytes;
+  DCHECK(heap.sample_at > heap.allocated_bytes && cs.sample_due == 0);
+  uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.allocated_bytes - 1) / block_bytes;
   DCHECK(before < count);
   // Includes the sample's own block.
-  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);
-  cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
-  draw_sample_distance(heap, Draw::kSampled);
+  heap.allocated_bytes += uint64_t{block_bytes} * (before + 1);
+  cs.sample_due = static_cast<uint8_t>(1 + heap.sample_backoff_log2);
+  draw_sample_distance(heap, DrawReason::kSampled);
   return before;
 }
 
 // Allocates bytes that must not be sampled: moves the next sample point by the same number of
 // bytes, so that its distance stays as drawn.
-void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
-  heap.handed_out_bytes += bytes;
+void skip_sampling(ThreadHeap& heap, uint64_t bytes) {
+  heap.allocated_bytes += bytes;
   if (heap.sample_at <= UINT64_MAX - bytes) heap.sample_at += bytes;
 }
 
@@ -227,17 +230,17 @@ Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
 // Requires: the stash holds the blocks that follow the sample in its list.
 void take_due_sample(ThreadHeap& heap, ClassState& cs) {
   DCHECK(heap.slow_lock.is_held() && cs.sample_due != 0);
-  heap.due_interval = heap.sample_base << (cs.sample_due - 1);
+  heap.drawn_interval = heap.sample_base << (cs.sample_due - 1);
   cs.sample_due = 0;
-  leave_home(heap.due_home);
+  leave_home(heap.sample_home);
   // With interval 1 every block is recorded and nothing is estimated: each block stands for itself,
   // so it needs no home.
-  bool stands_for_others = heap.due_interval > 1 && cs.stash != nullptr;
-  heap.due_home = stands_for_others ? enter_home(pages::page_map.span_of(cs.stash)) : 0;
+  bool stands_for_others = heap.drawn_interval > 1 && cs.stash != nullptr;
+  heap.sample_home = stands_for_others ? enter_home(pages::page_map.span_of(cs.stash)) : 0;
 }
 
 // A sample was due where the thread free list ended: the stash behind it becomes the next list.
-void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+void refill_from_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   DCHECK((cs.stash == nullptr) == (cs.stash_count == 0));
   if (cs.stash == nullptr) return;
   Block* first = cs.stash;
@@ -260,7 +263,7 @@ void collect_if_due(ThreadHeap& heap) {
   heap.slow_entries = 0;
   uint64_t now = os::coarse_monotonic_ns();
   bool over_budget = cached_bytes_total() > thread_cache_budget();
-  if (now - heap.collected_ns < kCollectionPeriod_ns && !over_budget) return;
+  if (now - heap.collected_ns < kCollectionPeriodNs && !over_budget) return;
   heap.collected_ns = now;
   collect(heap, false);
 }
@@ -273,28 +276,29 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
   count_refill(heap, size_class,
-               hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill
-                                                                      : kFreedListsWithoutHelper);
+               hole_helper_thread.load(std::memory_order_relaxed) != nullptr
+                   ? kFreedListsPerRefill
+                   : kFreedListsWithoutHelper);
   redraw_if_stale(heap);
-  heap.body->ready[size_class] = nullptr;
+  heap.body->local_refill_spans[size_class] = nullptr;
   if (cs.sample_due != 0) {
     take_due_sample(heap, cs);
     if (may_sample) {
-      hand_out_stash(heap, cs, size_class);
+      refill_from_stash(heap, cs, size_class);
       return Refill::kSample;
     }
-    leave_home(heap.due_home);
-    heap.due_home = 0;
-    count_returned_unused(kClasses[size_class].bytes);
+    leave_home(heap.sample_home);
+    heap.sample_home = 0;
+    count_unused_bytes(kClasses[size_class].bytes);
   }
   Block* first = nullptr;
-  uint32_t count = next_list(heap, cs, size_class, &first);
+  uint32_t count = find_next_list(heap, cs, size_class, &first);
   if (count == 0) return Refill::kNoMemory;
   uint32_t block_bytes = kClasses[size_class].bytes, usable = count;
   if (may_sample) {
     usable = blocks_before_sample(heap, cs, block_bytes, count);
   } else {
-    pass_unsampled(heap, uint64_t{block_bytes} * count);
+    skip_sampling(heap, uint64_t{block_bytes} * count);
   }
   if (usable < count) first = split_list(cs, first, usable, count);
   if (usable == 0) {
@@ -303,7 +307,8 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   }
   DCHECK(cs.current == nullptr || cs.current->state == SpanState::kCurrent);
   DCHECK(cs.sample_due == 0 || cs.stash != nullptr);
-  if (cs.stash == nullptr && cs.current != nullptr) heap.body->ready[size_class] = cs.current;
+  if (cs.stash == nullptr && cs.current != nullptr)
+    heap.body->local_refill_spans[size_class] = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
@@ -315,43 +320,45 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
 Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   ClassState& cs = heap.body->classes[size_class];
   // Not null, so there is no stash and no sample is due.
-  Span* used_up = heap.body->ready[size_class];
+  Span* used_up = heap.body->local_refill_spans[size_class];
   Span* span = cs.available.front();
-  if (used_up == nullptr || span == nullptr || cs.foreign_count >= kWorthARefill) return nullptr;
-  if (used_up->free_list != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity)
+  if (used_up == nullptr || span == nullptr || cs.foreign_count >= kMinForeignRefillBlocks)
     return nullptr;
-  Block* first = span->free_list;
+  if (used_up->local_free != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity)
+    return nullptr;
+  Block* first = span->local_free;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
-  uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
+  uint64_t clock = heap.allocated_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
   if (clock >= heap.sample_at) return nullptr;
   DCHECK(used_up == cs.current && used_up->state == SpanState::kCurrent);
   DCHECK(cs.stash == nullptr && cs.sample_due == 0);
   DCHECK(span->owner() == &heap && span->size_class == size_class);
-  heap.handed_out_bytes = clock;
-  heap.body->freed_lists[size_class]--;
+  heap.allocated_bytes = clock;
+  heap.body->local_refills_left[size_class]--;
   heap.slow_entries++;
-  use_available(cs, span);
-  file_full(cs, used_up);
+  make_current(cs, span);
+  add_to_full(cs, used_up);
   cs.current = span;
-  cs.mixed = false;
-  span->free_list = nullptr;
-  span->set_live_quietly(span->carved);
-  heap.body->ready[size_class] = span;
+  cs.lists_not_from_current = false;
+  span->local_free = nullptr;
+  span->set_live_without_countdown(span->carved);
+  heap.body->local_refill_spans[size_class] = span;
   thread_cache.heads[size_class] = first->next;
   return first;
 }
 }  // namespace
 
-Block* take_available(ThreadHeap& heap, size_t size_class) {
+Block* refill_from_available_span(ThreadHeap& heap, size_t size_class) {
   // When one of the two counts has ended, the caller goes on to refill(), which does the periodic
   // work.
-  if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill ||
+  if (heap.body->local_refills_left[size_class] - 1 >= kFreedListsPerRefill ||
       heap.slow_entries % kRefillsPerFlush == 0)
     return nullptr;
   if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap))
     return nullptr;
   // Without a current span that is ready, take_available_locked() would return null.
-  if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;
+  if (SEEMALLOC_UNLIKELY(racy_load(heap.body->local_refill_spans[size_class]) == nullptr))
+    return nullptr;
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
   Block* first = take_available_locked(heap, size_class);
   heap.slow_lock.unlock();
@@ -360,11 +367,11 @@ Block* take_available(ThreadHeap& heap, size_t size_class) {
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
-  if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
+  if (++heap.slow_entries >= kSlowEntriesPerCollectCheck) collect_if_due(heap);
   DCHECK(&heap == thread_cache.heap && size_class < kClassCount);
   LockGuard guard(heap.slow_lock);
   Refill outcome = refill_locked(heap, size_class, block, may_sample);
-  relax_if_due(heap);  // after the sample point that a list held has been taken
+  reduce_backoff_if_due(heap);  // after the sample point that a list held has been taken
   return outcome;
 }
 
@@ -399,13 +406,13 @@ size_t estimate_cached(const ThreadHeap& heap) {
 
 // Gives the span that has been available longest to the central list, or releases it if it is
 // empty. Returns false if a remote free to it is under way.
-bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
+bool release_oldest_available(ClassState& cs, size_t* purged_bytes) {
   Span* span = cs.available.front();
-  *given_bytes = free_bytes(span);
+  *purged_bytes = free_bytes(span);
   DCHECK(span->state == SpanState::kAvailable);
   cs.available.remove(span);
   if (span->is_empty()) {
-    retire(span);
+    release_empty_span(span);
     return true;
   }
   if (central_put(span)) return true;
@@ -426,9 +433,9 @@ void collect_locked(ThreadHeap& heap, bool everything) {
     uint32_t give = everything ? cs.available.size() : (unused + 1) / 2;
     bool over = cached + others > budget;
     while (cs.available.size() != 0 && (give != 0 || over)) {
-      size_t given_bytes = 0;
-      if (!give_away_oldest(cs, &given_bytes)) break;
-      cached -= given_bytes < cached ? given_bytes : cached;
+      size_t purged_bytes = 0;
+      if (!release_oldest_available(cs, &purged_bytes)) break;
+      cached -= purged_bytes < cached ? purged_bytes : cached;
       over = cached + others > budget;
       if (give != 0) give--;
     }

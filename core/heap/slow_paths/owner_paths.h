@@ -27,8 +27,8 @@ SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block
   return second == nullptr || span->is_carved_block(second);
 }
 
-// The outcome of refill: one block; or the caller's allocation is the sample (due_interval and
-// due_home describe it); or no memory.
+// The outcome of refill: one block; or the caller's allocation is the sample (drawn_interval and
+// sample_home describe it); or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
 // The thread free list of `size_class` is empty: takes a block for the caller and puts the next
@@ -42,22 +42,22 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 // they become the next list. Takes no lock and does only a few loads and stores, because a class of
 // large blocks comes here with every malloc.
 // Returns null if refill has to decide. Requires: the calling thread owns `heap`.
-SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
+SEEMALLOC_ALWAYS_INLINE Block* refill_from_local_frees(ThreadHeap& heap, size_t size_class) {
   // Loaded after the end of the list has been seen (current_spans.h).
-  Span* span = load_racing(heap.body->ready[size_class]);
+  Span* span = racy_load(heap.body->local_refill_spans[size_class]);
   if (span == nullptr) return nullptr;
-  Block* first = span->free_list;
+  Block* first = span->local_free;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
   // Refill sets it anew.
-  if (decrement_below_zero(heap.body->freed_lists[size_class])) return nullptr;
+  if (decrement_below_zero(heap.body->local_refills_left[size_class])) return nullptr;
   uint64_t clock =
-      heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
+      heap.allocated_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
   if (clock >= heap.sample_at) {
-    heap.body->freed_lists[size_class]++;  // no list is handed out
+    heap.body->local_refills_left[size_class]++;  // no list is handed out
     return nullptr;
   }
-  heap.handed_out_bytes = clock;
-  store_racing(span->free_list, static_cast<Block*>(nullptr));
+  heap.allocated_bytes = clock;
+  racy_store(span->local_free, static_cast<Block*>(nullptr));
   span->set_all_live();
   // A thread that sees this list also sees the span without it (current_spans.h).
   store_last(thread_cache.heads[size_class], first->next);
@@ -66,8 +66,8 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
 
 // Handles the case that the current span is used up and another span has freed blocks: the short
 // form of refill. Returns null if refill has to decide. Requires: the calling thread owns `heap`,
-// and take_freed has just returned null.
-Block* take_available(ThreadHeap& heap, size_t size_class);
+// and refill_from_local_frees has just returned null.
+Block* refill_from_available_span(ThreadHeap& heap, size_t size_class);
 
 // The countdown of a span that this heap owns has reached zero: moves the span to the available
 // list, or releases it if it is empty.

@@ -13,10 +13,10 @@ namespace seemalloc::heap {
 namespace {
 // Returns true if the owner has not drained its pending spans for a while: it sleeps, or does not
 // allocate.
-bool owner_is_behind(const Block* block) {
+bool owner_has_backlog(const Block* block) {
   constexpr uint32_t kBacklog = 16;
   const void* owner = pages::page_map.span_of(block)->owner_acquire();
-  return reinterpret_cast<uintptr_t>(owner) != Span::kNobody &&
+  return reinterpret_cast<uintptr_t>(owner) != Span::kNoOwner &&
          static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >=
              kBacklog;
 }
@@ -25,7 +25,7 @@ void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
   count_remote_frees(&heap, count);
-  if (!offer || !owner_is_behind(blocks[0]) || !central_give_blocks(size_class, blocks, count)) {
+  if (!offer || !owner_has_backlog(blocks[0]) || !central_put_batch(size_class, blocks, count)) {
     if (publish_blocks(&heap, blocks, count)) tick();
   }
 }
@@ -41,7 +41,8 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   DCHECK(heap == nullptr || heap == thread_cache.heap);
   DCHECK(span->contains(block) && span->is_block_start(block));
   // A span without an owner becomes ours (rule 5), so its further frees are fast.
-  bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
+  bool unowned =
+      reinterpret_cast<uintptr_t>(span->owner()) == Span::kNoOwner && !span->blocks_are_shared();
   if (heap == nullptr || unowned) {
     count_remote_frees(heap, 1);
     return publish_one(heap, span, block);
@@ -50,11 +51,11 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   ClassState& cs = heap->body->classes[size_class];
   // Two steps cost almost nothing, all of them would be felt; but blocks of shared spans are rare.
   const Block* same = cs.foreign;
-  for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0;
-       looked--, same = same->next) {
+  for (uint32_t looked = span->blocks_are_shared() ? kMaxForeignBlocks : 2;
+       same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == block) fatal("double free", block);
   }
-  if (span->lending() && heap->foreign_bytes + span->block_bytes > kMaxLentBytes) {
+  if (span->blocks_are_shared() && heap->foreign_bytes + span->block_bytes > kMaxSharedBlockBytes) {
     count_remote_frees(heap, 1);
     return publish_one(heap, span, block);
   }

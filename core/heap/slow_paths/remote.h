@@ -3,8 +3,8 @@
 // Protocol. span->remote is one word:
 //   0           owned, no remote frees are waiting
 //   kUnowned    the span belongs to the central list
-//   otherwise   batch << 16 | blocks: a chain of batches (parcel.h) with this many blocks waits for
-//   the owner; the span
+//   otherwise   batch << 16 | blocks: a chain of batches (remote_batch.h) with this many blocks
+//   waits for the owner; the span
 //               is on the owner's pending stack, or is about to be pushed on it
 // 1. The freeing thread gathers foreign blocks per class (ClassState::foreign). They are its next
 //    thread free list; their spans still count them as live. So threads that free each other's
@@ -16,8 +16,8 @@
 // 3. The owner empties `pending` at its slow paths and takes each span's chain with exchange(0).
 // 4. An ending thread stores state = kZombie, then empties `pending` once more. A pusher pushes,
 //    then reads `state`. Both are sequentially consistent, so at least one of the two sees the
-//    other and releases the span. An abandoned heap (kParked) is an owner that sleeps: pushed spans
-//    wait for its next thread, or for the tick that makes it a zombie.
+//    other and releases the span. An abandoned heap (kAbandoned) is an owner that sleeps: pushed
+//    spans wait for its next thread, or for the tick that makes it a zombie.
 // 5. If the word is kUnowned the freeing thread claims the span for its heap. A thread without a
 //    heap frees under the central list's lock instead; so does every thread if the span is a shared
 //    one (lending) or detached (holes.h).
@@ -45,7 +45,7 @@ inline constexpr size_t kMaxForeignClassBytes = 16 * KiB;
 inline constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
 // Above this a block of a shared span is returned at once: a thread that has used a few blocks of
 // each size and then sleeps should not keep all of them from the others.
-inline constexpr size_t kMaxLentBytes = 16 * KiB;
+inline constexpr size_t kMaxSharedBlockBytes = 16 * KiB;
 
 // Rule 1 for one block of a small span that `heap`, the calling thread's, does not own. Returns
 // false if more than gathering is needed; then free_remote decides.
@@ -53,7 +53,7 @@ inline constexpr size_t kMaxLentBytes = 16 * KiB;
 // blocks wait for another processor's cache; the fewer other stores are between them, the more of
 // them are under way at once.
 SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, Block* block) {
-  if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody || !span->is_block_start(block))
+  if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNoOwner || !span->is_block_start(block))
     return false;
   ClassState& cs = heap.body->classes[span->size_class];
   DCHECK(&heap == thread_cache.heap && span->kind == pages::SpanKind::kSmall &&

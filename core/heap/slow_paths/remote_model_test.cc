@@ -53,7 +53,7 @@ struct ModelSpan {
   explicit ModelSpan(ModelHeap* owner) : owner_(owner) {}
   ModelHeap* owner_acquire() const { return owner_.load(std::memory_order_acquire); }
   void set_owner(ModelHeap* owner) { owner_.store(owner, std::memory_order_release); }
-  void disown() { owner_.store(nullptr, std::memory_order_release); }
+  void clear_owner() { owner_.store(nullptr, std::memory_order_release); }
 };
 
 constexpr unsigned kFreers = 2;
@@ -81,11 +81,11 @@ class World {
   void free(unsigned i) {
     contents_[i].write(i);  // the program's last write to the block
     auto free_unowned = [&] { return free_to_central(i); };
-    auto lengthen = [&](uint64_t chain) {
+    auto extend_list = [&](uint64_t chain) {
       links_[i] = remote_first(chain);
       return pack_remote(&blocks_[i], remote_count(chain) + 1);
     };
-    Published published = lengthen_chain(&span_, free_unowned, lengthen);
+    Published published = lengthen_chain(&span_, free_unowned, extend_list);
     if (published.before != 0) return;
     ModelHeap* owner = span_.owner_acquire();
     Model::current().check(owner == &heap_ || owner == &claimer_,
@@ -247,7 +247,7 @@ TEST(RemoteModel, AZombieCheckBeforeThePushIsTooEarly) {
 struct HandsOnWaitingBlocks : AsShipped {
   static bool put(ModelSpan* span) {
     span->remote.store(kUnowned, std::memory_order_release);
-    span->disown();
+    span->clear_owner();
     return true;
   }
 };

@@ -96,7 +96,7 @@ TEST(Remote, OwnersThatEndWhileOthersFree) {
 class SleepingOwner : public testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, SleepingOwner, testing::Values(16, 100, 1000, 4096, 8000, 32768));
 
-TEST_P(SleepingOwner, MemoryComesBack) {
+TEST_P(SleepingOwner, MemoryIsReleased) {
   purge_all();  // the heaps of ended threads keep some spans until the next tick
   std::vector<void*> blocks(40000000 / GetParam());
   std::atomic<int> stage{0};
@@ -109,7 +109,7 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   size_t full = used_bytes();
   for (void* p : blocks) sm_free(p);
   publish_central_lists(true);  // as two ticks would do
-  reclaim_for_sleepers();
+  reclaim_for_sleeping_owners();
   EXPECT_LT(used_bytes(), full / 10) << "of " << full;
   stage = 2;
   owner.join();
@@ -144,7 +144,7 @@ const ClassState& foreign_state(const Span& span) {
 
 // The short path leaves these cases to free_remote: a full list, double frees, addresses where no
 // block starts, spans without an owner.
-TEST(Remote, GatheringLeavesWhatIsRareAlone) {
+TEST(Remote, GatherForeignRejectsRareCases) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
   // Blocks of one span of this thread: the first blocks of a class are shared, and a list may have
   // blocks of two spans.
@@ -185,16 +185,16 @@ TEST(Remote, GatheringLeavesWhatIsRareAlone) {
   ASSERT_EQ(seemalloc_profile_start(512 * 1024), 0);
 }
 
-TEST(Remote, WhatNobodyOwnsIsNotGathered) {
+TEST(Remote, UnownedBlocksAreNotGathered) {
   Block* lent = nullptr;
-  ASSERT_NE(central_lend(20, 1, &lent), 0u);
+  ASSERT_NE(central_take_shared_blocks(20, 1, &lent), 0u);
   sm_free(sm_malloc(1));  // makes this thread's heap
   EXPECT_FALSE(gather_foreign(*thread_cache.heap, pages::page_map.span_of(lent), lent));
   sm_free(lent);
 }
 
 // No other thread can reach the foreign blocks that a thread keeps: they must be few.
-TEST(Remote, SleepingFreersKeepLittle) {
+TEST(Remote, SleepingFreersKeepFewBlocks) {
   std::vector<void*> blocks(1600);
   for (void*& p : blocks) p = sm_malloc(30000);
   size_t full = used_bytes();
@@ -216,7 +216,7 @@ TEST(Remote, SleepingFreersKeepLittle) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Remote, AThreadsEndGivesEverythingBack) {
+TEST(Remote, ThreadEndReleasesEverything) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);  // an empty sampled span per class is kept
   size_t before = used_bytes();
   std::thread([] {
@@ -224,8 +224,9 @@ TEST(Remote, AThreadsEndGivesEverythingBack) {
     for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_malloc(i % 2000);
     for (void* p : blocks) sm_free(p);
   }).join();
-  release_parked();  // a small heap waits for the next thread until a tick
-  for (int i = 0; i < 2; i++) central_trim();  // a small shared span per class stays for a while
+  release_abandoned_heaps();  // a small heap waits for the next thread until a tick
+  // A small shared span per class stays for a while.
+  for (int i = 0; i < 2; i++) central_release_empty_shared();
   EXPECT_LE(used_bytes(), before + 16 * kPageBytes);
 }
 

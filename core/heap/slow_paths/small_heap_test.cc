@@ -28,14 +28,14 @@ void in_new_thread(F f) {
   std::thread(f).join();
 }
 
-TEST(SmallHeap, LittleIsKeptOfWhatWasLent) {
+TEST(SmallHeap, FewSharedBlocksAreKept) {
   sm_free(sm_malloc(1));
   in_new_thread([] {
     std::vector<void*> all;
     for (size_t bytes = 16; bytes <= 1024; bytes += 16) all.push_back(sm_malloc(bytes));
     for (void* p : all) sm_free(p);
     EXPECT_GT(thread_cache.heap->foreign_bytes, 4 * KiB) << "they were lent";
-    EXPECT_LE(thread_cache.heap->foreign_bytes, kMaxLentBytes);
+    EXPECT_LE(thread_cache.heap->foreign_bytes, kMaxSharedBlockBytes);
   });
 }
 
@@ -74,15 +74,15 @@ long minor_faults() {
   return usage.ru_minflt;
 }
 
-TEST(SmallHeap, HandingOnALittleOfEachClassTouchesFewPages) {
+TEST(SmallHeap, PublishingFewBlocksOfEachClassTouchesFewPages) {
   std::vector<Block*> blocks;
   for (const SizeClass& c : kClasses) blocks.push_back(static_cast<Block*>(sm_malloc(c.bytes)));
   long before = minor_faults();
-  for (unsigned c = 0; c < kClassCount; c++) ASSERT_TRUE(central_give_blocks(c, &blocks[c], 1));
+  for (unsigned c = 0; c < kClassCount; c++) ASSERT_TRUE(central_put_batch(c, &blocks[c], 1));
   EXPECT_LE(minor_faults() - before, 4) << "57 classes, 8 KiB of lists";
   for (unsigned c = 0; c < kClassCount; c++) {
     Block* taken[kMaxForeignBlocks];
-    for (uint32_t count = central_take_blocks(c, taken), i = 0; i < count; i++) sm_free(taken[i]);
+    for (uint32_t count = central_take_batch(c, taken), i = 0; i < count; i++) sm_free(taken[i]);
   }
 }
 #endif

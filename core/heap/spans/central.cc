@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "core/base/check.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/spans/span_holes.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr uint32_t kMaxLists = 64;
 // In all classes together.
 constexpr size_t kMaxListedBytes = 4 * MiB;
-std::atomic<size_t> listed_bytes{0};
+std::atomic<size_t> batch_bytes{0};
 
 struct alignas(kCacheLineBytes) CentralClass {
   // Invariants (verify.h): 1. a span is in the care of the central list while its remote is
@@ -35,19 +35,19 @@ struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
   std::atomic<bool> any;  // a span is available: a hint that may be read without the lock
   SpanList available;
-  SpanList looked;  // available too, but taken last: spans that have been scanned for holes
-  SpanList lending;
-  bool lent;  // a thread has taken shared blocks since the last trim
+  SpanList scanned;  // available too, but taken last: spans that have been scanned for holes
+  SpanList blocks_are_shared;
+  bool shared_taken_since_trim;  // a thread has taken shared blocks since the last trim
   std::atomic<uint32_t> list_count;
-  uint32_t list_low_water;  // fewest lists since the last central_publish_lists
+  uint32_t list_low_water;  // fewest lists since the last central_publish_batches
 
   void add(Span* span) {
     DCHECK(lock.is_held());
     DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned);
-    DCHECK(reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
+    DCHECK(reinterpret_cast<uintptr_t>(span->owner()) == Span::kNoOwner);
     span->state = SpanState::kAvailable;
-    span->look.since = hole_epoch.load(std::memory_order_relaxed);
-    if (worth_another_look(span)) span->look.worth_from = 0;
+    span->hole_scan.since = hole_epoch.load(std::memory_order_relaxed);
+    if (worth_rescan(span)) span->hole_scan.min_free_blocks = 0;
     list_of(span).push_front(span);
     note_any();
   }
@@ -58,32 +58,37 @@ struct alignas(kCacheLineBytes) CentralClass {
     note_any();
   }
   SpanList& list_of(const Span* span) {
-    return span->lending() ? lending : span->look.worth_from == 0 ? available : looked;
+    return span->blocks_are_shared()              ? blocks_are_shared
+           : span->hole_scan.min_free_blocks == 0 ? available
+                                                  : scanned;
   }
   // Returns a shared span of which few blocks are live. From any other one its owner would get only
   // a few blocks, and the frees of the others would be remote ones.
-  Span* lending_to_take() const {
-    Span* span = lending.front();
+  Span* least_shared_span() const {
+    Span* span = blocks_are_shared.front();
     return span != nullptr && span->live() <= span->capacity / 2 ? span : nullptr;
   }
   void note_any() {
-    any.store(available.size() + looked.size() + lending.size() != 0, std::memory_order_relaxed);
+    any.store(available.size() + scanned.size() + blocks_are_shared.size() != 0,
+              std::memory_order_relaxed);
   }
 };
 constinit CentralClass central[kClassCount] = {};
 
 // Kept apart from the classes: a program in which no thread gives blocks to the central list never
 // touches these pages.
-struct List {
+struct RemoteBatch {
   uint32_t count;
   Block* blocks[kMaxForeignBlocks];
 };
-constexpr uint32_t kNearLists = 4;
-List near_lists[kNearLists][kClassCount];  // a few lists of many classes are on few pages
-List more_lists[kClassCount][kMaxLists - kNearLists];
+constexpr uint32_t kFirstBatches = 4;
+// A few lists of many classes are on few pages.
+RemoteBatch first_batches[kFirstBatches][kClassCount];
+RemoteBatch more_batches[kClassCount][kMaxLists - kFirstBatches];
 
-List& list_at(unsigned size_class, uint32_t i) {
-  return i < kNearLists ? near_lists[i][size_class] : more_lists[size_class][i - kNearLists];
+RemoteBatch& list_at(unsigned size_class, uint32_t i) {
+  return i < kFirstBatches ? first_batches[i][size_class]
+                           : more_batches[size_class][i - kFirstBatches];
 }
 
 bool has_free(const Span* span) {
@@ -103,7 +108,7 @@ void file_locked(CentralClass& list, Span* span) {
 }  // namespace
 
 bool central_put(Span* span) {
-  DCHECK(span->kind == SpanKind::kSmall && !span->lending());
+  DCHECK(span->kind == SpanKind::kSmall && !span->blocks_are_shared());
   DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
@@ -118,14 +123,14 @@ Span* central_take(unsigned size_class, const void* owner) {
   if (!list.any.load(std::memory_order_relaxed)) return nullptr;  // a miss costs a new span
   LockGuard guard(list.lock);
   Span* span = list.available.front();
-  if (span == nullptr) span = list.looked.front();
-  if (span == nullptr) span = list.lending_to_take();
+  if (span == nullptr) span = list.scanned.front();
+  if (span == nullptr) span = list.least_shared_span();
   if (span == nullptr) return nullptr;
   list.remove(span);
   DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned &&
          span->size_class == size_class);
   DCHECK(has_free(span));
-  span->set_lending(false);
+  span->set_blocks_are_shared(false);
   get_owner(span, owner);
   return span;
 }
@@ -150,55 +155,58 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
     list.lock.unlock();
     return false;
   }
-  const Block* same = span->lending() ? span->free_list : nullptr;
-  for (unsigned looked = 16; same != nullptr && looked != 0; looked--, same = same->next) {
+  const Block* same = span->blocks_are_shared() ? span->local_free : nullptr;
+  for (unsigned scanned = 16; same != nullptr && scanned != 0; scanned--, same = same->next) {
     if (same == first) fatal("double free", first);
   }
   DCHECK(span->live() - span->hole_blocks() >= count);
-  last->next = span->free_list;
-  span->free_list = first;
+  last->next = span->local_free;
+  span->local_free = first;
   span->set_live(span->live() - count);
   if (span->state == SpanState::kFull) file_locked(list, span);
-  if (span->state == SpanState::kAvailable && span->look.worth_from != 0 &&
-      worth_another_look(span)) {
+  if (span->state == SpanState::kAvailable && span->hole_scan.min_free_blocks != 0 &&
+      worth_rescan(span)) {
     list.remove(span);
     list.add(span);
   }
   // One small shared span stays: otherwise threads that come and go would each make a new one.
-  bool stays = span->lending() && list.lending.size() == 1 && span->bytes <= kPageBytes;
+  bool stays =
+      span->blocks_are_shared() && list.blocks_are_shared.size() == 1 && span->bytes <= kPageBytes;
   bool empty = span->is_empty() && !stays && span->state != SpanState::kDetached;
   if (empty) {
     list.remove(span);
     span->remote.store(0, std::memory_order_relaxed);
   }
   list.lock.unlock();
-  if (empty) retire(span);
+  if (empty) release_empty_span(span);
   return true;
 }
 
-uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
+uint32_t central_take_shared_blocks(unsigned size_class, uint32_t count, Block** first) {
   DCHECK(size_class < kClassCount && count != 0);
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
-  list.lent = true;
-  Span* span = list.lending.front();
+  list.shared_taken_since_trim = true;
+  Span* span = list.blocks_are_shared.front();
   if (span == nullptr) {
     span = new_small_span(0, size_class, 0, SpanKind::kSmall);
     if (span == nullptr) return 0;
-    span->set_lending(true);
+    span->set_blocks_are_shared(true);
     span->remote.store(kUnowned, std::memory_order_release);
     pages::publish(span);
     list.add(span);
   }
   // Carves one block at a time from the untouched end: blocks that are not given out are not
   // touched.
-  uint32_t lent = 0;
-  DCHECK(span->lending() && span->state == SpanState::kAvailable);
+  uint32_t shared_taken_since_trim = 0;
+  DCHECK(span->blocks_are_shared() && span->state == SpanState::kAvailable);
   Block** link = first;
-  for (; lent < count && (span->free_list != nullptr || span->carved < span->capacity); lent++) {
-    Block* block = span->free_list;
+  for (; shared_taken_since_trim < count &&
+         (span->local_free != nullptr || span->carved < span->capacity);
+       shared_taken_since_trim++) {
+    Block* block = span->local_free;
     if (block != nullptr) {
-      span->free_list = block->next;
+      span->local_free = block->next;
     } else {
       block = span->block_at(span->carved++);
     }
@@ -206,24 +214,24 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
     link = &block->next;
   }
   *link = nullptr;
-  span->set_live(span->live() + lent);
+  span->set_live(span->live() + shared_taken_since_trim);
   if (!has_free(span)) {
     list.remove(span);
     span->state = SpanState::kFull;
   }
-  return lent;
+  return shared_taken_since_trim;
 }
 
-bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t count) {
+bool central_put_batch(unsigned size_class, Block* const* blocks, uint32_t count) {
   DCHECK(count != 0 && count <= kMaxForeignBlocks);
   CentralClass& list = central[size_class];
-  if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
+  if (batch_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
   if (list.list_count == kMaxLists) return false;
-  List& last = list_at(size_class, list.list_count++);
+  RemoteBatch& last = list_at(size_class, list.list_count++);
   last.count = count;
   for (uint32_t i = 0; i < count; i++) last.blocks[i] = blocks[i];
-  listed_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
+  batch_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -231,19 +239,18 @@ namespace {
 uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blocks) {
   DCHECK(list.lock.is_held());
   DCHECK(list.list_count != 0 && list.list_count <= kMaxLists);
-  const List& last = list_at(size_class, --list.list_count);
+  const RemoteBatch& last = list_at(size_class, --list.list_count);
   DCHECK(last.count != 0 && last.count <= kMaxForeignBlocks);
   for (uint32_t i = 0; i < last.count; i++) {
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
   }
-  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes,
-                         std::memory_order_relaxed);
+  batch_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes, std::memory_order_relaxed);
   return last.count;
 }
 }  // namespace
 
-uint32_t central_take_blocks(unsigned size_class, Block** blocks) {
+uint32_t central_take_batch(unsigned size_class, Block** blocks) {
   CentralClass& list = central[size_class];
   if (list.list_count.load(std::memory_order_relaxed) == 0) return 0;  // a miss costs a new span
   LockGuard guard(list.lock);
@@ -253,7 +260,7 @@ uint32_t central_take_blocks(unsigned size_class, Block** blocks) {
   return count;
 }
 
-size_t central_listed_blocks(unsigned size_class) {
+size_t central_batch_blocks(unsigned size_class) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
   size_t blocks = 0;
@@ -277,16 +284,16 @@ Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more) {
   *more = false;
   if (!list.any.load(std::memory_order_relaxed)) return nullptr;
   LockGuard guard(list.lock);
-  for (unsigned i = 0; i < kHoleLooks; i++) {
+  for (unsigned i = 0; i < kMaxSpansPerScan; i++) {
     Span* span = list.available.back();  // the span that has been there longest
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     list.remove(span);
     if (may_have_holes(span)) {
-      DCHECK(!span->lending());
+      DCHECK(!span->blocks_are_shared());
       note_detached(span);
       return span;
     }
-    note_look(span);
+    note_scanned(span);
     list.add(span);
   }
   *more = true;
@@ -308,44 +315,45 @@ void central_reattach(Span* span) {
       span->state = SpanState::kFull;  // a child of fork must not put it on a list
       span->remote.store(0, std::memory_order_relaxed);
     } else {
-      note_look(span);
+      note_scanned(span);
       list.add(span);
     }
   }
-  if (empty) retire(span);
+  if (empty) release_empty_span(span);
 }
 
-void central_trim() {
+void central_release_empty_shared() {
   for (CentralClass& list : central) {
     Span* span;
     {
       LockGuard guard(list.lock);
-      span = list.lending.front();
-      bool drop = span != nullptr && span->live() == 0 && !list.lent;
-      list.lent = false;
+      span = list.blocks_are_shared.front();
+      bool drop = span != nullptr && span->live() == 0 && !list.shared_taken_since_trim;
+      list.shared_taken_since_trim = false;
       if (!drop) continue;
       list.remove(span);
       span->remote.store(0, std::memory_order_relaxed);
     }
-    retire(span);
+    release_empty_span(span);
   }
 }
 
 #ifdef SEEMALLOC_DEBUG
 namespace {
 const char* verify_central_list(const CentralClass& list, const SpanList& spans,
-                                unsigned size_class, bool lending, bool looked,
+                                unsigned size_class, bool blocks_are_shared, bool scanned,
                                 VerifySpan verify_span) {
   if (const char* broken = spans.verify()) return broken;
   for (const Span* span = spans.front(); span != nullptr; span = span->next) {
     if (span->remote.load(std::memory_order_relaxed) != kUnowned)
       return "invariant central.1: a span in the central list's care is kUnowned";
-    if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNobody)
+    if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNoOwner)
       return "invariant central.1: a span in the central list's care has no owner";
     if (span->size_class != size_class || span->state != SpanState::kAvailable || !has_free(span)) {
       return "invariant central.2: a span on a list has its class, is available and has free blocks";
     }
-    if (span->lending() != lending || (!lending && (span->look.worth_from != 0) != looked)) {
+    if (span->blocks_are_shared() != blocks_are_shared ||
+        (!blocks_are_shared && (span->hole_scan.min_free_blocks != 0) != scanned)) {
       return "invariant central.2: a span is on the list that it says";
     }
     if (const char* broken = verify_span(*span)) return broken;
@@ -363,10 +371,10 @@ const char* verify_central(unsigned size_class, VerifySpan verify_span) {
           verify_central_list(list, list.available, size_class, false, false, verify_span))
     return broken;
   if (const char* broken =
-          verify_central_list(list, list.looked, size_class, false, true, verify_span))
+          verify_central_list(list, list.scanned, size_class, false, true, verify_span))
     return broken;
   if (const char* broken =
-          verify_central_list(list, list.lending, size_class, true, false, verify_span))
+          verify_central_list(list, list.blocks_are_shared, size_class, true, false, verify_span))
     return broken;
   uint32_t lists = list.list_count.load(std::memory_order_relaxed);
   if (lists > kMaxLists || list.list_low_water > lists)

@@ -39,25 +39,25 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 
 // Returns up to `count` linked, null-terminated blocks of one shared span, counted as live; 0 when
 // out of memory. They are freed through central_free.
-uint32_t central_lend(unsigned size_class, uint32_t count, Block** first);
+uint32_t central_take_shared_blocks(unsigned size_class, uint32_t count, Block** first);
 
 // Gives `count` ≤ kMaxForeignBlocks blocks of any spans, all of them counted as live there, to the
 // next thread that would otherwise need a new span. So threads that free many blocks of a sleeping
 // thread's spans can use them themselves. Returns false if there is no space: the caller publishes
 // them (remote.h).
-bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t count);
+bool central_put_batch(unsigned size_class, Block* const* blocks, uint32_t count);
 // Takes one such batch; 0 if there is none.
-uint32_t central_take_blocks(unsigned size_class, Block** blocks);
+uint32_t central_take_batch(unsigned size_class, Block** blocks);
 // Number of blocks in such batches.
-size_t central_listed_blocks(unsigned size_class);
+size_t central_batch_blocks(unsigned size_class);
 // Takes a batch that was not needed since the last scan, or any. Returns 0 if there is none: the
 // scan has ended.
 uint32_t central_take_unneeded(unsigned size_class, bool all, Block** blocks);
 
 // For holes.cc. Takes a span off its list that has been there for at least this many periods and
 // may have holes. Returns null if there is none, with *more set if it stopped because it has
-// checked kHoleLooks spans. Frees into the span continue as before, but no thread allocates from
-// it.
+// checked kMaxSpansPerScan spans. Frees into the span continue as before, but no thread allocates
+// from it.
 Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more);
 // The lock under which other threads change a detached span's counts.
 Lock& central_lock(unsigned size_class);
@@ -66,7 +66,7 @@ Lock& central_lock(unsigned size_class);
 void central_reattach(Span* span);
 
 // Releases empty shared spans that have not been needed since the last call.
-void central_trim();
+void central_release_empty_shared();
 
 void lock_central_for_fork();
 void unlock_central_after_fork();

@@ -88,7 +88,7 @@ void end_waiting_locked(HomeId id) {
   totals.waiting--;
 }
 
-void give_up_locked(HomeId id) {
+void free_home_locked(HomeId id) {
   Home& home = home_at(id);
   DCHECK(home.blocks == 0 && totals.homes != 0);
   if (home.span != nullptr) {
@@ -107,7 +107,7 @@ void give_up_locked(HomeId id) {
 // The block would be alone in its span, which would have been idle since. After a purge of its
 // holes (holes.h) the span would keep the OS pages that the block touches, at an unknown position,
 // and the page of the list's first link.
-double share_of_waiting(const Home& home) {
+double charge_without_span(const Home& home) {
   double block_bytes = kClasses[home.size_class].bytes;
   double whole = home.carved == 0 ? 0 : (home.carved - 1) * block_bytes;
   uint64_t idle_ns = os::coarse_monotonic_ns() - home.lost_ns;
@@ -122,7 +122,7 @@ double share_of_waiting(const Home& home) {
 // The block would be in the slot of one of the span's blocks, unknown which. If it is the slot of a
 // live block, that block would be past the span's end; otherwise it is the slot of a free block.
 // The owner may be freeing meanwhile.
-SEEMALLOC_NO_TSAN double share_of_span(const Home& home) {
+SEEMALLOC_NO_TSAN double charge_in_span(const Home& home) {
   const Span* span = home.span;
   uint32_t carved = span->carved, holes = span->hole_blocks(), live = span->live_acquire();
   if (live > carved) live = carved;
@@ -155,10 +155,10 @@ void leave_home(HomeId id) {
   if (id == 0) return;
   LockGuard guard(lock);
   DCHECK(home_at(id).blocks != 0);
-  if (--home_at(id).blocks == 0) give_up_locked(id);
+  if (--home_at(id).blocks == 0) free_home_locked(id);
 }
 
-void home_loses_span(Span* span) {
+void detach_home_from_span(Span* span) {
   LockGuard guard(lock);
   HomeId id = span->home();
   if (id == 0) return;  // the last sampled block has been freed meanwhile
@@ -171,7 +171,7 @@ void home_loses_span(Span* span) {
   begin_waiting_locked(id);
 }
 
-void home_gets_span(Span* span) {
+void attach_waiting_home(Span* span) {
   LockGuard guard(lock);
   HomeId id = first_waiting_home[span->size_class].load(std::memory_order_relaxed);
   if (id == 0) return;
@@ -181,10 +181,10 @@ void home_gets_span(Span* span) {
   span->set_home(id);
 }
 
-double home_share_bytes(HomeId id) {
+double home_charge_bytes(HomeId id) {
   LockGuard guard(lock);
   const Home& home = home_at(id);
-  return home.span != nullptr ? share_of_span(home) : share_of_waiting(home);
+  return home.span != nullptr ? charge_in_span(home) : charge_without_span(home);
 }
 
 HomeTotals home_totals() {

@@ -42,22 +42,22 @@ HomeId enter_home(Span* span);
 void leave_home(HomeId home);
 
 extern std::atomic<HomeId> first_waiting_home[kClassCount];
-SEEMALLOC_COLD void home_loses_span(Span* span);
-SEEMALLOC_COLD void home_gets_span(Span* span);
+SEEMALLOC_COLD void detach_home_from_span(Span* span);
+SEEMALLOC_COLD void attach_waiting_home(Span* span);
 
 // A span of ordinary blocks is being released. Requires: no other thread can reach it.
-inline void span_goes(Span* span) {
-  if (SEEMALLOC_UNLIKELY(span->home() != 0)) home_loses_span(span);
+inline void on_span_released(Span* span) {
+  if (SEEMALLOC_UNLIKELY(span->home() != 0)) detach_home_from_span(span);
 }
 // A new span of ordinary blocks has been made.
-inline void span_comes(Span* span) {
+inline void on_span_created(Span* span) {
   if (SEEMALLOC_UNLIKELY(first_waiting_home[span->size_class].load(std::memory_order_relaxed) != 0))
-    home_gets_span(span);
+    attach_waiting_home(span);
 }
 
 // Free bytes with memory behind them in the home's span, per live block of it, as if the sampled
 // block had stayed there.
-double home_share_bytes(HomeId home);
+double home_charge_bytes(HomeId home);
 
 // For tests and reports.
 struct HomeTotals {

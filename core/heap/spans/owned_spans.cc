@@ -14,29 +14,29 @@ using pages::SpanState;
 
 namespace {
 
-void file_available(ClassState& cs, Span* span, uint32_t live) {
+void add_to_available(ClassState& cs, Span* span, uint32_t live) {
   DCHECK(span->kind == SpanKind::kSmall && span->state != SpanState::kDetached);
   // At the back: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
-  span->look.since = hole_epoch.load(std::memory_order_relaxed);
+  span->hole_scan.since = hole_epoch.load(std::memory_order_relaxed);
   span->set_live(live);
   cs.available.push_back(span);
 }
 
 // A span on the available list has no live block left. One per class is kept, because the next
 // refill would need it again.
-bool retire_or_keep(ClassState& cs, Span* span) {
+bool release_or_keep_empty(ClassState& cs, Span* span) {
   DCHECK(span->state == SpanState::kAvailable && span->is_empty());
   if (cs.available.size() <= 1) return false;
   remove_available(cs, span);
-  retire(span);
+  release_empty_span(span);
   return true;
 }
 
 void full_to_available(ClassState& cs, Span* span, uint32_t live) {
   DCHECK(span->state == SpanState::kFull);
   cs.full.remove(span);
-  file_available(cs, span, live);
+  add_to_available(cs, span, live);
 }
 
 }  // namespace
@@ -50,17 +50,17 @@ bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   // The purger that has detached the span checks it when it reattaches it.
   if (span->state == SpanState::kCurrent || span->state == SpanState::kDetached) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
-  return span->is_empty() && retire_or_keep(cs, span);
+  return span->is_empty() && release_or_keep_empty(cs, span);
 }
 
-void file_owned_locked(ThreadHeap& heap, Span* span) {
+void add_owned_span_locked(ThreadHeap& heap, Span* span) {
   DCHECK(heap.slow_lock.is_held());
   DCHECK(span->owner() == &heap && span->prev == nullptr && span->next == nullptr);
   ClassState& cs = heap.body->classes[span->size_class];
   if (span->free_blocks() == 0 && span->carved == span->capacity && span->holes == 0) {
-    file_full(cs, span);
+    add_to_full(cs, span);
   } else {
-    file_available(cs, span, span->live());
+    add_to_available(cs, span, span->live());
   }
 }
 
@@ -70,12 +70,12 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
   DCHECK(span->owner() == &heap && span->kind == SpanKind::kSmall);
   // double free by different threads.
   if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);
-  list.last->next = span->free_list;
-  span->free_list = list.first;
+  list.last->next = span->local_free;
+  span->local_free = list.first;
   ClassState& cs = heap.body->classes[span->size_class];
   uint32_t live = span->live() - count;
   if (span->state == SpanState::kCurrent) {
-    span->set_live_quietly(live);
+    span->set_live_without_countdown(live);
   } else if (span->state == SpanState::kAvailable) {
     span->set_live(live);
   } else if (span->state == SpanState::kFull && span->capacity - live >= full_threshold(span)) {
@@ -83,7 +83,7 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
   } else {
     span->set_countdown(span->countdown - count, span->bias);
   }
-  if (span->is_empty() && span->state == SpanState::kAvailable) retire_or_keep(cs, span);
+  if (span->is_empty() && span->state == SpanState::kAvailable) release_or_keep_empty(cs, span);
 }
 
 void drain_pending_locked(ThreadHeap& heap) {
@@ -99,7 +99,7 @@ void drain_pending_locked(ThreadHeap& heap) {
     for (uint32_t i = 0; i < count; i++) {
       uint32_t blocks = remote_count(taken[i].word);
       return_blocks_locked(heap, taken[i].span,
-                           open_parcels(taken[i].span, remote_first(taken[i].word), blocks),
+                           unpack_batches(taken[i].span, remote_first(taken[i].word), blocks),
                            blocks);
     }
     count = 0;
@@ -120,7 +120,7 @@ void release_list_locked(SpanList& list) {
     Span* next = span->next;
     list.remove(span);
     if (span->is_empty()) {
-      retire(span);
+      release_empty_span(span);
     } else if (!central_put(span)) {
       list.push_front(span);
     }
@@ -136,12 +136,12 @@ void release_spans_locked(ThreadHeap& heap) {
     release_list_locked(cs.available);
     release_list_locked(cs.full);
     cs.low_water = 0;
-    cs.last_use = 0;
-    cs.borrowed = 0;
+    cs.last_use_hash = 0;
+    cs.shared_lists_taken = 0;
   }
 }
 
-void hand_on_zombie(ThreadHeap& heap) {
+void drain_zombie(ThreadHeap& heap) {
   LockGuard guard(registry_lock());
   // The heap has a new thread, which processes its pending spans.
   if (!is_zombie(heap)) return;

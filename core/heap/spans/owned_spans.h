@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "core/base/check.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/thread/thread_heap.h"
 #include "core/pages/span/span.h"
 
@@ -17,7 +17,7 @@ namespace seemalloc::heap {
 
 // Puts a span that this heap has just got on the available or the full list, depending on whether
 // it has free blocks.
-void file_owned_locked(ThreadHeap& heap, Span* span);
+void add_owned_span_locked(ThreadHeap& heap, Span* span);
 // Returns `count` freed blocks to a span of this heap.
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count);
 // Takes over all blocks that other threads have freed to this heap.
@@ -27,7 +27,7 @@ void drain_pending_locked(ThreadHeap& heap);
 void release_spans_locked(ThreadHeap& heap);
 // A remote free has found that the owner's thread is gone: releases the spans that it left behind.
 // Requires: no lock held.
-void hand_on_zombie(ThreadHeap& heap);
+void drain_zombie(ThreadHeap& heap);
 // The countdown of this heap's span has reached zero. Returns true if pages were released.
 bool span_countdown_locked(ThreadHeap& heap, Span* span);
 
@@ -38,7 +38,7 @@ inline uint32_t full_threshold(const Span* span) {
 }
 
 // The span has no free blocks: puts it on the full list.
-inline void file_full(ClassState& cs, Span* span) {
+inline void add_to_full(ClassState& cs, Span* span) {
   DCHECK(span->kind == pages::SpanKind::kSmall &&
          span->remote.load(std::memory_order_relaxed) != kUnowned);
   DCHECK(span->carved == span->capacity && span->holes == 0);
@@ -51,11 +51,11 @@ inline void file_full(ClassState& cs, Span* span) {
 }
 
 // Makes an available span the current one. The caller sets cs.current.
-inline void use_available(ClassState& cs, Span* span) {
+inline void make_current(ClassState& cs, Span* span) {
   DCHECK(span->remote.load(std::memory_order_relaxed) != kUnowned);
   remove_available(cs, span);
   span->state = pages::SpanState::kCurrent;
-  span->look.worth_from = 0;
+  span->hole_scan.min_free_blocks = 0;
 }
 
 }  // namespace seemalloc::heap

@@ -5,7 +5,7 @@
 #include "core/base/check.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/owned_spans.h"
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/spans/remote_protocol.h"
 #include "core/heap/spans/small_span.h"
 #include "core/heap/thread/size_class.h"
@@ -18,10 +18,10 @@ using pages::SpanState;
 
 namespace {
 
-// A sleeper's pending spans are scanned once this many wait and at least kLeastComplete of them can
+// A sleeper's pending spans are scanned once this many wait and at least kMinComplete of them can
 // be released, which pays for the scan.
 constexpr uint32_t kPendingBeforeReclaim = 32;
-constexpr uint32_t kLeastComplete = 8;
+constexpr uint32_t kMinComplete = 8;
 
 void push_waiting(ThreadHeap& owner, Span* span) {
   DCHECK(remote_count(span->remote.load(std::memory_order_relaxed)) != 0);
@@ -30,7 +30,7 @@ void push_waiting(ThreadHeap& owner, Span* span) {
 }
 
 // Rule 6: releases the spans of a sleeping owner that no other thread can reach.
-void reclaim_for_sleeper(ThreadHeap& owner) {
+void reclaim_for_sleeping_owner(ThreadHeap& owner) {
   if (!owner.slow_lock.try_lock()) return;
   Span* span = take_pending(owner);
   uint32_t stayed = 0;
@@ -46,24 +46,24 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
       span->remote.store(0, std::memory_order_relaxed);
       DCHECK(span->holes == 0 || span->hole_blocks() != 0);
       span->set_live(span->hole_blocks());
-      retire(span);
+      release_empty_span(span);
     } else {
       push_waiting(owner, span);
       stayed++;
     }
     span = next;
   }
-  owner.reclaim_at.store(stayed / 4 < kLeastComplete ? kLeastComplete : stayed / 4,
+  owner.reclaim_at.store(stayed / 4 < kMinComplete ? kMinComplete : stayed / 4,
                          std::memory_order_relaxed);
   owner.slow_lock.unlock();
 }
 
 // All live blocks of one of the owner's spans have been freed by other threads.
-void one_more_complete(ThreadHeap& owner) {
+void note_all_freed_remotely(ThreadHeap& owner) {
   uint32_t complete = owner.complete_count.fetch_add(1, std::memory_order_relaxed) + 1;
   if (complete >= owner.reclaim_at.load(std::memory_order_relaxed) &&
       owner.pending_count.load(std::memory_order_relaxed) >= kPendingBeforeReclaim) {
-    reclaim_for_sleeper(owner);
+    reclaim_for_sleeping_owner(owner);
   }
 }
 
@@ -72,8 +72,8 @@ void one_more_complete(ThreadHeap& owner) {
 bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
-  DCHECK(span->owner() == &heap && !span->lending());
-  file_owned_locked(heap, span);
+  DCHECK(span->owner() == &heap && !span->blocks_are_shared());
+  add_owned_span_locked(heap, span);
   return_blocks_locked(heap, span, list, count);
   return true;
 }
@@ -81,7 +81,7 @@ bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
 // The span was found without an owner. Returns false if it has got one meanwhile.
 bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   BlockList list = link_blocks(blocks, count);
-  if (heap != nullptr && !span->lending() && claim(*heap, span, list, count)) return true;
+  if (heap != nullptr && !span->blocks_are_shared() && claim(*heap, span, list, count)) return true;
   return central_free(span, list.first, list.last, count);
 }
 
@@ -96,20 +96,20 @@ bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
     last = nullptr;  // links the blocks as a list instead
     return free_unowned(heap, span, blocks, count);
   };
-  auto lengthen = [&](uint64_t chain) {
+  auto extend_list = [&](uint64_t chain) {
     if (remote_first(chain) == first) fatal("double free", first);
-    if (last == nullptr) last = write_parcels(span, blocks, count);
-    set_next_parcel(span, last, remote_first(chain));
+    if (last == nullptr) last = write_batches(span, blocks, count);
+    set_next_batch(span, last, remote_first(chain));
     uint64_t longer = pack_remote(first, remote_count(chain) + count);
     DCHECK(remote_first(longer) == first && remote_count(longer) == remote_count(chain) + count);
     return longer;
   };
-  auto [word, longer] = lengthen_chain(span, free_without_owner, lengthen);
+  auto [word, longer] = lengthen_chain(span, free_without_owner, extend_list);
   if (word == kUnowned) return true;
   // Only compared: once published, the span may be released and its record reused.
   bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
-  if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNobody) {
+  if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNoOwner) {
     // The span has been released meanwhile; with 0 its record's page has been purged too
     // (span_pool.h). If the word was 0, no remote free was waiting that could have released the
     // span: it was released before, so these blocks are freed twice.
@@ -119,9 +119,9 @@ bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   ThreadHeap& owner = *static_cast<ThreadHeap*>(const_cast<void*>(owner_word));
   if (word == 0) {
     push_waiting(owner, span);
-    if (is_zombie(owner)) hand_on_zombie(owner);
+    if (is_zombie(owner)) drain_zombie(owner);
   }
-  if (all_remote) one_more_complete(owner);
+  if (all_remote) note_all_freed_remotely(owner);
   return false;
 }
 
@@ -146,10 +146,10 @@ uint64_t publish_list(Block* first) {
 
 }  // namespace
 
-void reclaim_for_sleepers() {
+void reclaim_for_sleeping_owners() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap != thread_cache.heap && heap->pending_count.load(std::memory_order_relaxed) != 0)
-      reclaim_for_sleeper(*heap);
+      reclaim_for_sleeping_owner(*heap);
   }
 }
 
@@ -192,17 +192,17 @@ void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
   Block* stash = cs.stash;
   // Other threads may be counting the list.
-  if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));
+  if (cache != nullptr) racy_store(cache->heads[size_class], static_cast<Block*>(nullptr));
   cs.stash = nullptr;
   cs.stash_count = 0;
-  DCHECK(cs.mixed);
-  cs.mixed = false;
-  count_returned_unused(publish_list(listed) * kClasses[size_class].bytes);
+  DCHECK(cs.lists_not_from_current);
+  cs.lists_not_from_current = false;
+  count_unused_bytes(publish_list(listed) * kClasses[size_class].bytes);
   publish_list(stash);
 }
 }  // namespace
 
-void publish_lists_of_ending(ThreadHeap& heap) {
+void publish_foreign_lists(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
     Block* foreign = cs.foreign;
@@ -211,7 +211,7 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     cs.foreign_count = 0;
     // Not by count: at a fork the thread may have been about to write the count.
     publish_list(foreign);
-    if (cs.mixed) publish_mixed_lists(heap, c);
+    if (cs.lists_not_from_current) publish_mixed_lists(heap, c);
   }
   heap.foreign_bytes = 0;
 }

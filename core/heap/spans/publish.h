@@ -23,9 +23,9 @@ bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count);
 void publish_central_lists(bool all);
 // Releases spans of sleeping owners whose live blocks have all been freed remotely, however few
 // there are.
-void reclaim_for_sleepers();
+void reclaim_for_sleeping_owners();
 // The heap's thread is ending or gone: publishes the blocks of other spans in its thread free
 // lists, and all gathered blocks.
-void publish_lists_of_ending(ThreadHeap& heap);
+void publish_foreign_lists(ThreadHeap& heap);
 
 }  // namespace seemalloc::heap

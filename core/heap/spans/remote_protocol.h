@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/heap/spans/parcel.h"
+#include "core/heap/spans/remote_batch.h"
 #include "core/heap/thread/thread_heap.h"
 
 namespace seemalloc::heap {
@@ -22,7 +22,7 @@ struct Published {
 // the chain and returns the new word. free_unowned() frees them to a span without an owner, or
 // returns false if it has got one meanwhile.
 template <typename S, typename FreeUnowned, typename Lengthen>
-inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen lengthen) {
+inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen extend_list) {
   uint64_t word = span->remote.load(std::memory_order_relaxed);
   for (;;) {
     if (word == kUnowned) {
@@ -30,7 +30,7 @@ inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen leng
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
-    uint64_t longer = lengthen(word);
+    uint64_t longer = extend_list(word);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel,
                                            std::memory_order_relaxed))
       return {word, longer};
@@ -92,7 +92,7 @@ inline bool leave_owner(S* span) {
   if (!span->remote.compare_exchange_strong(nothing, kUnowned, std::memory_order_acq_rel,
                                             std::memory_order_relaxed))
     return false;
-  span->disown();
+  span->clear_owner();
   return true;
 }
 // The span gets an owner. Requires: the central list's lock, and remote == kUnowned.

@@ -34,39 +34,39 @@ struct alignas(kCacheLineBytes) SampledClass {
 };
 // Live blocks by the class that they were allocated as. In each part, all blocks of a class are in
 // spans of one SampledClass, under its lock.
-constinit uint32_t live_blocks[kSampledParts][kClassCount];
+constinit uint32_t live_blocks[kSampledShards][kClassCount];
 
 // Counts a block that is being allocated (`blocks` = 1) or freed (-1).
 SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class, int blocks) {
-  uint32_t& live = live_blocks[span->sampled_part][size_class];
+  uint32_t& live = live_blocks[span->sampled_shard][size_class];
   DCHECK(blocks > 0 || (live != 0 && span->sampled_bytes() >= kClasses[size_class].bytes));
   __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
   span->set_sampled_bytes(span->sampled_bytes() +
                           static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
 }
 
-constinit SampledClass sampled[kSampledParts][kClassCount] = {};
+constinit SampledClass sampled[kSampledShards][kClassCount] = {};
 // Grows under the first lock, sampled[0][0].lock. fork holds that lock, so it need not take the
 // locks of parts that are not in use.
-constinit std::atomic<unsigned> parts_in_use{1};
+constinit std::atomic<unsigned> shards_in_use{1};
 
 // Returns the part to use. Returns part 0 in the thread that forks: other fork handlers may
 // allocate there, while locks have no effect.
-SEEMALLOC_COLD unsigned use_part(unsigned part) {
+SEEMALLOC_COLD unsigned add_shard(unsigned part) {
   if (fork_holds_every_lock) return 0;
   LockGuard guard(sampled[0][0].lock);
-  if (part >= parts_in_use.load(std::memory_order_relaxed))
-    parts_in_use.store(part + 1, std::memory_order_release);
+  if (part >= shards_in_use.load(std::memory_order_relaxed))
+    shards_in_use.store(part + 1, std::memory_order_release);
   return part;
 }
 
 SampledClass& class_of_span(const Span* span) {
-  return sampled[span->sampled_part][span->size_class];
+  return sampled[span->sampled_shard][span->size_class];
 }
 
 template <typename F>
 void for_each_class(F f) {
-  for (unsigned part = 0; part < parts_in_use.load(std::memory_order_acquire); part++) {
+  for (unsigned part = 0; part < shards_in_use.load(std::memory_order_acquire); part++) {
     for (SampledClass& each : sampled[part]) f(each);
   }
 }
@@ -113,7 +113,7 @@ constexpr bool shared_classes_fit() {
 static_assert(shared_classes_fit());
 
 Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
-  DCHECK(list.lock.is_held() && part < kSampledParts);
+  DCHECK(list.lock.is_held() && part < kSampledShards);
   Span* span = new_small_span(0, size_class, 0, SpanKind::kSampled);
   if (span == nullptr) return nullptr;
   IdTable* table = list.free_tables;
@@ -128,8 +128,8 @@ Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
     }
   }
   DCHECK(span->kind == SpanKind::kSampled &&
-         reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
-  span->sampled_part = static_cast<uint8_t>(part);
+         reinterpret_cast<uintptr_t>(span->owner()) == Span::kNoOwner);
+  span->sampled_shard = static_cast<uint8_t>(part);
   span->sample_ids = reinterpret_cast<uint32_t*>(table);
   for (uint32_t i = 0; i < span->capacity; i++) span->sample_ids[i] = kNotLive;
   pages::publish(span);
@@ -152,10 +152,10 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
   DCHECK(list.lock.is_held());
   DCHECK(span->state == SpanState::kAvailable && span->live() < span->capacity);
   DCHECK(kClasses[size_class].bytes <= span->block_bytes);
-  Block* block = span->free_list;
+  Block* block = span->local_free;
   if (block != nullptr) {
     if (!span->contains(block) || !span->is_block_start(block)) fatal("corrupted free list", block);
-    span->free_list = block->next;
+    span->local_free = block->next;
   } else {
     block = span->block_at(span->carved++);
   }
@@ -178,10 +178,10 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
 }  // namespace
 
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id) {
-  DCHECK(part < kSampledParts && size_class < kClassCount);
+  DCHECK(part < kSampledShards && size_class < kClassCount);
   unsigned shared = kSharedClass[size_class];
-  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed)))
-    part = use_part(part);
+  if (SEEMALLOC_UNLIKELY(part >= shards_in_use.load(std::memory_order_relaxed)))
+    part = add_shard(part);
   SampledClass& list = sampled[part][shared];
   void* block = nullptr;
   {
@@ -202,7 +202,7 @@ size_t sampled_block_bytes(const Span* span, const void* block) {
 
 uint32_t sampled_blocks(unsigned size_class) {
   uint32_t blocks = 0;
-  for (unsigned part = 0; part < parts_in_use.load(std::memory_order_acquire); part++) {
+  for (unsigned part = 0; part < shards_in_use.load(std::memory_order_acquire); part++) {
     blocks += __atomic_load_n(&live_blocks[part][size_class], __ATOMIC_RELAXED);
   }
   return blocks;
@@ -231,8 +231,8 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     DCHECK(span->live() != 0 && span->state != SpanState::kDetached);
     count_block_locked(span, block_classes(span)[index], -1);
     Block* block = static_cast<Block*>(p);
-    block->next = span->free_list;
-    span->free_list = block;
+    block->next = span->local_free;
+    span->local_free = block;
     span->set_live(span->live() - 1);
     if (span->state == SpanState::kFull) {
       span->state = SpanState::kAvailable;
@@ -254,7 +254,8 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
 }
 
 namespace {
-void visit(const Span* span, void (*f)(void* context, const SampledBlock& block), void* context) {
+void visit_span(const Span* span, void (*f)(void* context, const SampledBlock& block),
+                void* context) {
   if (span->live() == 0) return;
   DCHECK(span->live() <= span->carved);
   double share = static_cast<double>(span->free_blocks()) * span->block_bytes / span->live();
@@ -276,7 +277,7 @@ void visit_list(SampledClass& owner, SpanList& list,
     if (seen == count || span == nullptr) return;
     list.remove(span);
     list.push_back(span);
-    visit(span, f, context);
+    visit_span(span, f, context);
   }
 }
 }  // namespace

@@ -18,7 +18,7 @@ namespace seemalloc::heap {
 using pages::Span;
 
 // Threads of different parts do not contend for a lock, as long as they free their own blocks.
-inline constexpr unsigned kSampledParts = 4;
+inline constexpr unsigned kSampledShards = 4;
 // Allocates a block of the class; null when out of memory. *id points to its sample id, 0 at first,
 // which the block's holder may set. The block, or a failure, leaves the home that the caller has
 // entered for it.
@@ -38,7 +38,7 @@ struct SampledBlock {
   const void* block;
   uint32_t id;
   HomeId home;
-  double share_bytes;  // free bytes of its span, per live block
+  double charge_bytes;  // free bytes of its span, per live block
 };
 // Calls f for each live block, under its class's lock, which is released between two spans. While
 // other threads allocate and free, blocks may be seen twice or not at all.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/api/malloc/test_api.h"
-#include "core/api/sampling/no_samples_for_test.h"
+#include "core/api/sampling/without_samples_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/thread/size_class.h"
 #include "core/pages/span/page_map.h"
@@ -38,7 +38,7 @@ void* take(const Held& wanted) {
 }
 
 Held any(std::mt19937& random) {
-  return {static_cast<unsigned>(random() % kSampledParts),
+  return {static_cast<unsigned>(random() % kSampledShards),
           static_cast<unsigned>(random() % kClassCount),
           static_cast<uint32_t>(random() % 1000000 + 1)};
 }
@@ -59,7 +59,7 @@ TEST(Sampled, AChildMayAllocateInEachPart) {
   sm_free(sm_malloc(1));  // installs the fork handlers
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
-  for (unsigned t = 1; t < kSampledParts; t++) {
+  for (unsigned t = 1; t < kSampledShards; t++) {
     threads.emplace_back([&, t] {
       while (!done.load()) {
         void* p = take({t, 3, 1});
@@ -72,7 +72,7 @@ TEST(Sampled, AChildMayAllocateInEachPart) {
     pid_t child = fork();
     if (child == 0) {
       alarm(20);
-      for (unsigned part = 0; part < kSampledParts; part++) {
+      for (unsigned part = 0; part < kSampledShards; part++) {
         void* p = take({part, 3, 7});
         bool valid = false;
         if (p == nullptr || free_sampled(page_map.span_of(p), p, &valid) != 7 || !valid) _exit(1);
@@ -87,7 +87,7 @@ TEST(Sampled, AChildMayAllocateInEachPart) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Sampled, AsTheModelSays) {
+TEST(Sampled, MatchesModel) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -131,7 +131,7 @@ TEST(Sampled, ThreadsFreeEachOthersBlocks) {
   SCOPED_TRACE(seed);
   std::array<std::atomic<void*>, 64> slots{};
   std::vector<std::thread> threads;
-  for (unsigned t = 0; t < kSampledParts; t++) {
+  for (unsigned t = 0; t < kSampledShards; t++) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
       for (uint32_t i = 0; i < 20000; i++) {

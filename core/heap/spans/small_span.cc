@@ -19,9 +19,9 @@ namespace {
 // has the start of a block. In all heaps together, the parts of spans that are not carved yet are
 // only a small part of the regions.
 bool written_everywhere(const SizeClass& c) {
-  constexpr size_t kLeastRegions = 32, kRegionsPerHeap = 10;
+  constexpr size_t kMinRegions = 32, kRegionsPerHeap = 10;
   return c.bytes <= os::page_bytes() &&
-         pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
+         pages::region_count() >= kMinRegions + kRegionsPerHeap * active_heaps();
 }
 }  // namespace
 
@@ -34,7 +34,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
   while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
   bool dense = kind == SpanKind::kSmall && page_count * 2 > most && written_everywhere(c);
-  os::ForSizeClass label(size_class);
+  os::ScopedCallSizeClass label(size_class);
   Span* span = pages::allocate_run(shard, page_count, 1, kind, dense);
   if (span == nullptr && page_count > c.min_pages)
     span = pages::allocate_run(shard, c.min_pages, 1, kind);
@@ -42,12 +42,12 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   span->size_class = static_cast<uint8_t>(size_class);
   span->set_block_bytes(c.bytes);
   DCHECK(span->capacity != 0 && span->carved == 0 && span->is_empty());
-  if (kind == SpanKind::kSmall) span_comes(span);
-  look_for_growth();
+  if (kind == SpanKind::kSmall) on_span_created(span);
+  check_heap_growth();
   return span;
 }
 
-Block* cut(Span* span, uint32_t count, Block* behind) {
+Block* carve_and_link(Span* span, uint32_t count, Block* behind) {
   DCHECK(count != 0 && count <= span->capacity - span->carved);
   Block* first = span->block_at(span->carved);
   Block* block = first;
@@ -61,23 +61,23 @@ Block* cut(Span* span, uint32_t count, Block* behind) {
   return first;
 }
 
-uint32_t carve(Span* span, Block** first) {
+uint32_t carve_blocks(Span* span, Block** first) {
   DCHECK(span->carved < span->capacity);
   // Doubles each time, so memory that is not needed stays untouched.
   uint32_t count = kClasses[span->size_class].max_blocks_per_extension;
   if (count < span->carved) count = span->carved;
   if (count > span->capacity - span->carved) count = span->capacity - span->carved;
-  *first = cut(span, count, nullptr);
+  *first = carve_and_link(span, count, nullptr);
   return count;
 }
 
-void retire(Span* span) {
+void release_empty_span(Span* span) {
   DCHECK(span->is_empty());
   DCHECK(span->kind == SpanKind::kSmall && span->state != SpanState::kCurrent);
   DCHECK(span->prev == nullptr && span->next == nullptr);
   DCHECK(span->remote.load(std::memory_order_relaxed) == 0);
-  span_goes(span);
-  span->disown();
+  on_span_released(span);
+  span->clear_owner();
   pages::release(span);
 }
 

@@ -15,12 +15,12 @@ using pages::Span;
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, pages::SpanKind kind);
 // Carves the next blocks from the span's untouched end. Returns their number; *first is their list,
 // null-terminated.
-uint32_t carve(Span* span, Block** first);
+uint32_t carve_blocks(Span* span, Block** first);
 // Carves `count` blocks from the span's untouched end and links the last one to `behind`. Returns
 // the first.
-Block* cut(Span* span, uint32_t count, Block* behind);
+Block* carve_and_link(Span* span, uint32_t count, Block* behind);
 // Releases a span to the page heap. Requires: it has no live blocks and is on none of its owner's
 // lists.
-void retire(Span* span);
+void release_empty_span(Span* span);
 
 }  // namespace seemalloc::heap

@@ -25,16 +25,16 @@ BlockRange blocks_starting_in(const Span* span, unsigned page) {
 
 bool may_have_holes(const Span* span) {
   size_t free_bytes = size_t{listed_blocks(span)} * span->block_bytes;
-  return free_bytes >= 2 * os::page_bytes() && worth_another_look(span);
+  return free_bytes >= 2 * os::page_bytes() && worth_rescan(span);
 }
 
-void note_look(Span* span) {
+void note_scanned(Span* span) {
   uint32_t live = span->live_acquire() - span->hole_blocks();
-  span->look.worth_from = listed_blocks(span) + (live < 8 ? 1 : live / 8);
+  span->hole_scan.min_free_blocks = listed_blocks(span) + (live < 8 ? 1 : live / 8);
 }
 
 uint32_t refill_hole(Span* span, Block** first) {
-  DCHECK(span->holes != 0 && span->free_list == nullptr);
+  DCHECK(span->holes != 0 && span->local_free == nullptr);
   DCHECK(span->state == SpanState::kCurrent && span->owner() == thread_cache.heap);
   unsigned page = lowest_page(span->holes);
   BlockRange range = blocks_starting_in(span, page);

@@ -30,20 +30,20 @@ inline void note_detached(Span* span) {
 inline void forget_detached() { detached_span.store(nullptr, std::memory_order_relaxed); }
 
 // The most spans that are checked while the lock is held.
-inline constexpr unsigned kHoleLooks = 128;
+inline constexpr unsigned kMaxSpansPerScan = 128;
 // True if the span has been on its list for at least this many periods.
 inline bool has_waited(const Span* span, uint32_t periods) {
-  return hole_epoch.load(std::memory_order_relaxed) - span->look.since >= periods;
+  return hole_epoch.load(std::memory_order_relaxed) - span->hole_scan.since >= periods;
 }
 // Number of blocks on its list. A block that the owner is freeing may not be counted yet.
 inline uint32_t listed_blocks(const Span* span) { return span->carved - span->live_acquire(); }
-inline bool worth_another_look(const Span* span) {
-  return listed_blocks(span) >= span->look.worth_from;
+inline bool worth_rescan(const Span* span) {
+  return listed_blocks(span) >= span->hole_scan.min_free_blocks;
 }
 // True if the span has enough free bytes, and more free blocks than at its last scan.
 bool may_have_holes(const Span* span);
 // Records that the span has been scanned.
-void note_look(Span* span);
+void note_scanned(Span* span);
 
 // ---- pages and blocks of a span ----
 

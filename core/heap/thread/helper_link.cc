@@ -3,6 +3,6 @@
 namespace seemalloc::heap {
 
 constinit std::atomic<void (*)()> on_slow_free{nullptr};
-std::atomic<const void*> hole_helper{nullptr};
+std::atomic<const void*> hole_helper_thread{nullptr};
 
 }  // namespace seemalloc::heap

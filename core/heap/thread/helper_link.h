@@ -19,6 +19,6 @@ inline void note_slow_free() {
 
 // The helper thread, identified by the address of its thread_cache. If there is one, slow paths
 // leave the work of purge_holes_if_due() to it.
-extern std::atomic<const void*> hole_helper;
+extern std::atomic<const void*> hole_helper_thread;
 
 }  // namespace seemalloc::heap

@@ -9,8 +9,8 @@
 
 namespace seemalloc::heap {
 
-std::atomic<size_t> large_limit_bytes{0};
-std::atomic<uint32_t> large_epoch{0};
+std::atomic<size_t> large_cache_limit_bytes{0};
+std::atomic<uint32_t> large_cache_epoch{0};
 
 namespace {
 
@@ -20,11 +20,11 @@ constexpr size_t kMaxBytesPerThread = 4 * MiB;
 
 }  // namespace
 
-void share_large_budget(unsigned threads) {
+void set_large_cache_limits(unsigned threads) {
   size_t share = thread_cache_budget() / (2 * (threads + 3));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
-  large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share,
-                          std::memory_order_relaxed);
+  large_cache_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share,
+                                std::memory_order_relaxed);
 }
 
 size_t LargeCache::next_filled(size_t pages) {
@@ -42,28 +42,28 @@ size_t LargeCache::next_filled(size_t pages) {
 }
 
 Span* LargeCache::take_larger(size_t page_count) {
-  if (!lock_.enter()) return nullptr;
-  file_last();
+  if (!lock_.try_lock_owner()) return nullptr;
+  push_last_on_list();
   size_t pages = next_filled(page_count);
   Span* span =
       pages <= page_count + page_count / 8 && pages != kLists ? take_first(pages) : nullptr;
-  lock_.leave();
+  lock_.unlock_owner();
   return span;
 }
 
-bool LargeCache::put_making_room(Span* span) {
-  size_t limit = large_limit_bytes.load(std::memory_order_relaxed);
-  if (span->bytes > limit || !lock_.enter()) return false;
-  make_room(span->bytes, limit);
+bool LargeCache::put_evicting(Span* span) {
+  size_t limit = large_cache_limit_bytes.load(std::memory_order_relaxed);
+  if (span->bytes > limit || !lock_.try_lock_owner()) return false;
+  evict(span->bytes, limit);
   push(span, bytes_ + span->bytes);
-  lock_.leave();
+  lock_.unlock_owner();
   note_slow_free();
   return true;
 }
 
 // Lists take turns, so that sizes no longer requested make space for those that are.
-void LargeCache::make_room(size_t bytes, size_t limit) {
-  file_last();
+void LargeCache::evict(size_t bytes, size_t limit) {
+  push_last_on_list();
   while (bytes_ + bytes > limit) {
     size_t pages = next_filled(victim_);
     if (pages == kLists) pages = next_filled(0);
@@ -74,7 +74,7 @@ void LargeCache::make_room(size_t bytes, size_t limit) {
 }
 
 // The span freed last is in front, so the older ones are at the end of the list.
-void LargeCache::drop_before(size_t pages, uint32_t epoch) {
+void LargeCache::release_before(size_t pages, uint32_t epoch) {
   Span* kept = nullptr;
   Span* span = lists_[pages];
   for (; span != nullptr && static_cast<int32_t>(epoch - span->cached_epoch) <= 0;
@@ -95,15 +95,15 @@ void LargeCache::drop_before(size_t pages, uint32_t epoch) {
 }
 
 void LargeCache::flush_before(uint32_t epoch) {
-  file_last();
+  push_last_on_list();
   for (size_t pages = next_filled(0); pages != kLists; pages = next_filled(pages + 1))
-    drop_before(pages, epoch);
+    release_before(pages, epoch);
 }
 
 void LargeCache::flush() {
-  while (!lock_.enter()) os::pause(50 * kMicrosecond_ns);
-  flush_before(large_epoch.load(std::memory_order_relaxed) + 1);
-  lock_.leave();
+  while (!lock_.try_lock_owner()) os::pause(50 * kMicrosecondNs);
+  flush_before(large_cache_epoch.load(std::memory_order_relaxed) + 1);
+  lock_.unlock_owner();
 }
 
 // Writes only wrong values: the pages of an idle heap are shared with the parent, or not resident.
@@ -121,9 +121,9 @@ void LargeCache::reset() {
 }
 
 void LargeCache::flush_idle(uint32_t epoch) {
-  if (bytes() == 0 || !lock_.try_close()) return;
+  if (bytes() == 0 || !lock_.try_lock_other()) return;
   flush_before(epoch);
-  lock_.open();
+  lock_.unlock_other();
 }
 
 }  // namespace seemalloc::heap

@@ -7,9 +7,9 @@
 // are on one list per number of pages, the one freed last in front, so take() needs no search. The
 // cache is bounded by bytes. Spans that stay unused for a purge delay go to the page heap.
 // Callers: core/api's slow paths and, for idle threads, tick().
-// Threads: the owner between enter and leave of `lock_`, another thread between try_close and open.
-// A span is added or removed by one store each, and moved by two, the new position first. So a
-// forked child finds it once, or twice, which reset() repairs.
+// Threads: the owner between enter and leave of `lock_`, another thread between try_lock_other and
+// open. A span is added or removed by one store each, and moved by two, the new position first. So
+// a forked child finds it once, or twice, which reset() repairs.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 #include "core/os/kernel/calls.h"
 #include "core/os/runtime/asymmetric_lock.h"
 #include "core/pages/page_heap/page_heap.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/span.h"
 
 namespace seemalloc::heap {
@@ -33,12 +33,12 @@ using pages::Span;
 // lists are not counted.
 inline size_t thread_cache_budget() {
   size_t budget = options::get(options::Id::thread_cache);
-  return budget < pages::reserve_limit() ? budget : pages::reserve_limit();
+  return budget < pages::max_cached_bytes() ? budget : pages::max_cached_bytes();
 }
 
 // The most bytes that one thread may keep; and the clock, in half purge delays.
-extern std::atomic<size_t> large_limit_bytes SEEMALLOC_HIDDEN;
-extern std::atomic<uint32_t> large_epoch SEEMALLOC_HIDDEN;
+extern std::atomic<size_t> large_cache_limit_bytes SEEMALLOC_HIDDEN;
+extern std::atomic<uint32_t> large_cache_epoch SEEMALLOC_HIDDEN;
 
 class LargeCache {
  public:
@@ -46,15 +46,15 @@ class LargeCache {
   // is none.
   // Requires: 1 ≤ page_count ≤ kMaxRegionRunPages.
   SEEMALLOC_ALWAYS_INLINE Span* take(size_t page_count) {
-    if (SEEMALLOC_UNLIKELY(!lock_.enter())) return nullptr;
+    if (SEEMALLOC_UNLIKELY(!lock_.try_lock_owner())) return nullptr;
     Span* span = last_;
     if (span != nullptr && span->bytes == page_count << kPageShift) {
       set_last(nullptr);
-      count_out(span);
+      count_taken(span);
     } else {
       span = take_first(page_count);
     }
-    lock_.leave();
+    lock_.unlock_owner();
     return span;
   }
   // Called when take() has returned null: returns a span that is longer by at most an eighth, or
@@ -62,15 +62,15 @@ class LargeCache {
   Span* take_larger(size_t page_count);
   // Keeps a kLarge span. Returns false if there is no space for it.
   SEEMALLOC_ALWAYS_INLINE bool put(Span* span) {
-    if (SEEMALLOC_UNLIKELY(!lock_.enter())) return false;
+    if (SEEMALLOC_UNLIKELY(!lock_.try_lock_owner())) return false;
     size_t bytes = bytes_ + span->bytes;
-    bool fits = bytes <= large_limit_bytes.load(std::memory_order_relaxed);
+    bool fits = bytes <= large_cache_limit_bytes.load(std::memory_order_relaxed);
     if (SEEMALLOC_LIKELY(fits)) push(span, bytes);
-    lock_.leave();
+    lock_.unlock_owner();
     return fits;
   }
   // Keeps the span and releases others to make space. Returns false if the span must not be kept.
-  bool put_making_room(Span* span);
+  bool put_evicting(Span* span);
 
   // Releases spans to the page heap: those that were put before `epoch`, or all.
   // Called by the owner:
@@ -91,10 +91,10 @@ class LargeCache {
     if (SEEMALLOC_UNLIKELY(span == nullptr)) return nullptr;
     DCHECK(span->bytes == pages << kPageShift);
     set_list(pages, span->next);
-    count_out(span);
+    count_taken(span);
     return span;
   }
-  SEEMALLOC_ALWAYS_INLINE void count_out(Span* span) {
+  SEEMALLOC_ALWAYS_INLINE void count_taken(Span* span) {
     DCHECK(span->kind == pages::SpanKind::kCachedLarge && bytes_ >= span->bytes);
     set_bytes(bytes_ - span->bytes);
     span->kind = pages::SpanKind::kLarge;
@@ -102,20 +102,20 @@ class LargeCache {
   SEEMALLOC_ALWAYS_INLINE void push(Span* span, size_t bytes_then) {
     DCHECK(span->kind == pages::SpanKind::kLarge && bytes_then == bytes_ + span->bytes);
     span->kind = pages::SpanKind::kCachedLarge;
-    span->cached_epoch = large_epoch.load(std::memory_order_relaxed);
+    span->cached_epoch = large_cache_epoch.load(std::memory_order_relaxed);
     set_bytes(bytes_then);
-    if (last_ != nullptr) file(last_);
+    if (last_ != nullptr) push_on_list(last_);
     set_last(span);
   }
-  SEEMALLOC_ALWAYS_INLINE void file(Span* span) {
+  SEEMALLOC_ALWAYS_INLINE void push_on_list(Span* span) {
     size_t pages = span->bytes >> kPageShift;
     DCHECK(span->kind == pages::SpanKind::kCachedLarge && pages != 0 && pages < kLists);
     span->next = lists_[pages];
     filled_[pages / 64] |= uint64_t{1} << (pages % 64);
     set_list(pages, span);
   }
-  void file_last() {
-    if (last_ != nullptr) file(last_);
+  void push_last_on_list() {
+    if (last_ != nullptr) push_on_list(last_);
     set_last(nullptr);
   }
   SEEMALLOC_ALWAYS_INLINE void set_last(Span* span) {
@@ -129,9 +129,9 @@ class LargeCache {
   }
   // The first list at or above `pages` that has a span; kLists if there is none.
   size_t next_filled(size_t pages);
-  void make_room(size_t bytes, size_t limit);
+  void evict(size_t bytes, size_t limit);
   void flush_before(uint32_t epoch);
-  void drop_before(size_t pages, uint32_t epoch);
+  void release_before(size_t pages, uint32_t epoch);
 
   static constexpr size_t kLists = pages::kMaxRegionRunPages + 1;
 
@@ -147,6 +147,6 @@ class LargeCache {
 
 // Sets how much each of `threads` threads may keep. Called when a thread gets its heap, and at
 // every tick.
-void share_large_budget(unsigned threads);
+void set_large_cache_limits(unsigned threads);
 
 }  // namespace seemalloc::heap

@@ -64,7 +64,7 @@ TEST(LargeCache, AnEighthMayBeWastedNotMore) {
 // All of them are found again; of each size the one freed last comes first.
 TEST(LargeCache, KeepsManySizesAtOnce) {
   purge_all();
-  share_large_budget(1);
+  set_large_cache_limits(1);
   std::vector<void*> blocks;
   for (size_t pages = 5; pages <= 14; pages++) {
     for (int i = 0; i < 2; i++) blocks.push_back(sm_malloc(pages * kPageBytes));
@@ -81,7 +81,7 @@ TEST(LargeCache, KeepsManySizesAtOnce) {
 
 // A request that would accept a longer span does not find one that has been taken, whether that was
 // first in its list or freed last.
-TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
+TEST(LargeCache, TakenSpansAreNotFound) {
   purge_all();
   void* longer[2] = {sm_malloc(176 * KiB), sm_malloc(176 * KiB)};
   for (int freed : {1, 2}) {
@@ -96,9 +96,9 @@ TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
 }
 
 // Sizes that are no longer requested do not keep a new one out.
-TEST(LargeCache, MakesRoomForANewSize) {
+TEST(LargeCache, EvictsForANewSize) {
   purge_all();
-  share_large_budget(1);
+  set_large_cache_limits(1);
   std::vector<void*> blocks(100);
   for (void*& p : blocks) p = sm_malloc(40 * KiB);
   for (void* p : blocks) sm_free(p);
@@ -108,7 +108,7 @@ TEST(LargeCache, MakesRoomForANewSize) {
   sm_free(p);
 }
 
-TEST(LargeCache, CallocClearsWhatWasWritten) {
+TEST(LargeCache, CallocClearsUsedMemory) {
   auto* p = static_cast<unsigned char*>(sm_malloc(256 * KiB));
   memset(p, 0xA5, 256 * KiB);
   sm_free(p);
@@ -126,7 +126,7 @@ TEST(LargeCache, ABlockInItIsFree) {
   EXPECT_DEATH(sm_malloc_usable_size(p), "freed");
 }
 
-TEST(LargeCache, KeepsLittle) {
+TEST(LargeCache, KeepsFewBytes) {
   purge_all();
   size_t before = used_bytes();
   std::vector<void*> blocks(100);
@@ -174,7 +174,7 @@ TEST(LargeCache, IdleThreadsAreEmptied) {
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
   {
-    os::RefuseCalls refuse(SYS_membarrier, EPERM);
+    os::FailCalls refuse(SYS_membarrier, EPERM);
     purge_all();
     EXPECT_EQ(used_bytes(), full);
   }

@@ -24,24 +24,24 @@ struct ThreadHeap;
 // The maximum of bytes in spans since the last tick, and the number of steps by which it rose.
 class GrowthWatch {
  public:
-  static constexpr size_t kStep_bytes = 64 * KiB;
+  static constexpr size_t kStepBytes = 64 * KiB;
   static constexpr size_t kShare = 64;
   // The least rise that counts as growth: a 64th, since sizes go up and down.
   static constexpr size_t step_bytes(size_t most) {
-    return most / kShare > kStep_bytes ? most / kShare : kStep_bytes;
+    return most / kShare > kStepBytes ? most / kShare : kStepBytes;
   }
 
   // Returns true if the bytes exceed the maximum by a step.
-  bool look(size_t bytes_in_spans);
+  bool check(size_t bytes_in_spans);
   // If the heap has shrunk, lowers the maximum by half of the difference: the heap may grow again.
   void tick(size_t bytes_in_spans);
   // The maximum: a heap that grows up to it is not seen to grow.
-  size_t most() const { return most_.load(std::memory_order_relaxed); }
+  size_t most() const { return max_bytes_.load(std::memory_order_relaxed); }
   // The number of rises, plus 1.
   uint32_t times() const { return times_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<size_t> most_{0};
+  std::atomic<size_t> max_bytes_{0};
   std::atomic<uint32_t> times_{1};
 };
 extern constinit GrowthWatch growth_watch;
@@ -52,13 +52,13 @@ inline constexpr unsigned kIntervalsOfGrowth = 4;
 
 // True if the heap's next distance must be drawn without back-off, because the process's heap
 // grows. Called before each draw by the heap's thread.
-bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans);
+bool must_draw_without_backoff(ThreadHeap& heap, size_t bytes_in_spans);
 
 // A span has been taken: if the process's heap has grown, makes all threads draw their backed-off
 // distances again.
-void look_for_growth_slow();
-inline void look_for_growth() {
-  if (sample_distances_stretched.load(std::memory_order_relaxed)) look_for_growth_slow();
+void check_heap_growth_slow();
+inline void check_heap_growth() {
+  if (sample_distances_backed_off.load(std::memory_order_relaxed)) check_heap_growth_slow();
 }
 
 }  // namespace seemalloc::heap

@@ -9,39 +9,39 @@
 namespace seemalloc::heap {
 namespace {
 
-constexpr size_t kStep = GrowthWatch::kStep_bytes;
+constexpr size_t kStep = GrowthWatch::kStepBytes;
 
 TEST(GrowthWatch, SeesEachStep) {
   GrowthWatch watch;
   EXPECT_EQ(watch.times(), 1u);
-  EXPECT_FALSE(watch.look(kStep - 1));
-  EXPECT_TRUE(watch.look(kStep));
-  EXPECT_FALSE(watch.look(kStep));
-  EXPECT_FALSE(watch.look(2 * kStep - 1));
-  EXPECT_TRUE(watch.look(10 * kStep));
+  EXPECT_FALSE(watch.check(kStep - 1));
+  EXPECT_TRUE(watch.check(kStep));
+  EXPECT_FALSE(watch.check(kStep));
+  EXPECT_FALSE(watch.check(2 * kStep - 1));
+  EXPECT_TRUE(watch.check(10 * kStep));
   EXPECT_EQ(watch.times(), 3u);
 }
 
-TEST(GrowthWatch, WhatShrinksAndGrowsAgainIsNoGrowthUntilTimeHasPassed) {
+TEST(GrowthWatch, RegrowthIsNotGrowthUntilTicks) {
   GrowthWatch watch;
-  EXPECT_TRUE(watch.look(100 * kStep));
-  EXPECT_FALSE(watch.look(10 * kStep));
-  EXPECT_FALSE(watch.look(100 * kStep));
+  EXPECT_TRUE(watch.check(100 * kStep));
+  EXPECT_FALSE(watch.check(10 * kStep));
+  EXPECT_FALSE(watch.check(100 * kStep));
   watch.tick(20 * kStep);  // 60
-  EXPECT_FALSE(watch.look(60 * kStep));
-  EXPECT_TRUE(watch.look(62 * kStep));
-  EXPECT_TRUE(watch.look(640 * kStep));
-  EXPECT_FALSE(watch.look(649 * kStep)) << "of a larger heap a 64th";
-  EXPECT_TRUE(watch.look(650 * kStep));
+  EXPECT_FALSE(watch.check(60 * kStep));
+  EXPECT_TRUE(watch.check(62 * kStep));
+  EXPECT_TRUE(watch.check(640 * kStep));
+  EXPECT_FALSE(watch.check(649 * kStep)) << "of a larger heap a 64th";
+  EXPECT_TRUE(watch.check(650 * kStep));
   for (int i = 0; i < 50; i++) watch.tick(0);
-  EXPECT_TRUE(watch.look(kStep + 1));
+  EXPECT_TRUE(watch.check(kStep + 1));
 }
 
 TEST(GrowthWatch, ATickOfALargerHeapChangesNothing) {
   GrowthWatch watch;
-  EXPECT_TRUE(watch.look(4 * kStep));
+  EXPECT_TRUE(watch.check(4 * kStep));
   watch.tick(8 * kStep);
-  EXPECT_TRUE(watch.look(8 * kStep)) << "nobody has looked at that size";
+  EXPECT_TRUE(watch.check(8 * kStep)) << "nobody has looked at that size";
 }
 
 // Exactly one of the threads sees each step of the sum.
@@ -53,14 +53,14 @@ TEST(GrowthWatch, CountsAStepOnce) {
   for (int t = 0; t < 4; t++) {
     threads.emplace_back([&] {
       for (size_t step = 1; step <= kSteps; step++) {
-        if (watch.look(step * kStep)) seen++;
+        if (watch.check(step * kStep)) seen++;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(seen, kSteps);
   EXPECT_EQ(watch.times() - 1, seen);
-  EXPECT_FALSE(watch.look(kSteps * kStep));
+  EXPECT_FALSE(watch.check(kSteps * kStep));
   EXPECT_GT(seen, kSteps / 16);
 }
 

@@ -14,7 +14,7 @@
 
 namespace seemalloc::heap {
 
-inline constexpr size_t kSmallestTableMax = 1024;
+inline constexpr size_t kTinyTableMax = 1024;
 inline constexpr size_t kMaxSmallBytes = 32 * KiB;
 // 128 KiB, for blocks of 1 KiB and more; half of that for smaller blocks.
 inline constexpr size_t kMaxSpanPages = 16;
@@ -89,13 +89,12 @@ constexpr std::array<uint8_t, kMax / kStep + 1> make_table() {
 }  // namespace detail
 
 // Indexed by the request in steps of 8 bytes (≤ 1 KiB) and of 128 bytes (≤ 32 KiB).
-inline constexpr auto kTinyTable = detail::make_table<8, kSmallestTableMax>();
+inline constexpr auto kTinyTable = detail::make_table<8, kTinyTableMax>();
 inline constexpr auto kSmallTable = detail::make_table<128, kMaxSmallBytes>();
 
 // The class of a request. Requires: bytes ≤ kMaxSmallBytes.
 constexpr unsigned class_of(size_t bytes) {
-  return bytes <= kSmallestTableMax ? kTinyTable[(bytes + 7) / 8]
-                                    : kSmallTable[(bytes + 127) / 128];
+  return bytes <= kTinyTableMax ? kTinyTable[(bytes + 7) / 8] : kSmallTable[(bytes + 127) / 128];
 }
 
 // The smallest class whose blocks all have this alignment (spans start at a page boundary): the

@@ -1,6 +1,6 @@
 // ThreadCache: the thread-local part of a heap, which is everything that malloc's fast path
 // touches.
-// Threads: its owner's. Others read it only as lost_threads.h describes.
+// Threads: its owner's. Others read it only as orphaned_heaps.h describes.
 #pragma once
 
 #include <cstddef>

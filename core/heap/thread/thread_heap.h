@@ -12,8 +12,8 @@
 // the current span of a class that is not in use, and puts it back later (holes.h,
 // current_spans.h).
 // Two paths of the owner run without the lock: the fast paths, which touch heads[] and the
-// free_list and countdown of spans that they own; and take_freed, which touches its current span
-// only.
+// local_free and countdown of spans that they own; and refill_from_local_frees, which touches its
+// current span only.
 // `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
@@ -38,7 +38,7 @@ using pages::SpanList;
 enum class HeapState : uint8_t {
   kActive,  // a thread has it
   // abandoned: its thread has exited; its spans and lists wait for the next thread, until a tick.
-  kParked,
+  kAbandoned,
   // Its thread has exited; the thread that finishes a remote free to it releases its last spans.
   kZombie,
 };
@@ -48,20 +48,20 @@ struct ClassState {
   // Blocks of other threads' spans, freed here: the next free list, or published (remote.h).
   Block* foreign;
   uint32_t foreign_count;
-  // How often the thread free list ran out, less what is in settled_refills() and the lists that
-  // take_freed served since the last refill.
+  // How often the thread free list ran out, less what is in flushed_refills() and the lists that
+  // refill_from_local_frees served since the last refill.
   uint32_t refills;
   Block* stash;  // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   // The thread free list and the stash do not hold blocks of `current`, but of shared spans or
   // foreign blocks.
-  bool mixed;
+  bool lists_not_from_current;
   // The next allocation of this class is a sample: 1 + log2 of its back-off factor; else 0.
   uint8_t sample_due;
-  uint8_t borrowed;    // lists taken from shared spans so far
-  uint32_t low_water;  // fewest available spans since the last collection
+  uint8_t shared_lists_taken;  // lists taken from shared spans so far
+  uint32_t low_water;          // fewest available spans since the last collection
   // A hash of the current span's use, as the purger last saw it (current_spans.h).
-  uint32_t last_use;
+  uint32_t last_use_hash;
   // Spans with free blocks; the span that has been available longest is in front.
   SpanList available;
   SpanList full;  // spans that become available once enough of their blocks are freed
@@ -80,34 +80,36 @@ inline constexpr uint32_t kMaxForeignBlocks = 16;
 // The large part of a heap. It is all zeros while no thread has the heap, except for fields that
 // may safely become zero (`zeroing`), so its pages can be purged.
 struct HeapBody {
-  // For take_freed: the class's current span; null if a stash or a sample comes first, or the
-  // purger takes the span.
-  Span* ready[kClassCount];
-  // Lists that take_freed may still hand out before refill must do the other work.
-  uint32_t freed_lists[kClassCount];
-  // The value of freed_lists when refill last set it.
-  uint16_t freed_lists_at_first[kClassCount];
+  // For refill_from_local_frees: the class's current span; null if a stash or a sample comes first,
+  // or the purger takes the span.
+  Span* local_refill_spans[kClassCount];
+  // Lists that refill_from_local_frees may still hand out before refill must do the other work.
+  uint32_t local_refills_left[kClassCount];
+  // The value of local_refills_left when refill last set it.
+  uint16_t local_refills_granted[kClassCount];
   ClassState classes[kClassCount];
   LargeCache large;
   // Between two threads: the previous thread's lists, until the next thread or a tick takes them.
-  ThreadCache kept;
+  ThreadCache saved_lists;
   // Bytes of the lists that came with the heap, as far as allocated_by_this_thread() has found
   // them.
   uint64_t inherited_bytes;
-  uint64_t lists_since;  // the value of sample_changes when the heap last had no lists
-  ZeroingPace zeroing;   // of this heap's large callocs
-  // Until handed_out_bytes reaches this, sample distances are drawn without back-off
+  // The value of sample_changes when the heap last had no lists.
+  uint64_t sample_changes_of_lists;
+  ZeroingPace zeroing;  // of this heap's large callocs
+  // Until allocated_bytes reaches this, sample distances are drawn without back-off
   // (sample_growth.h).
-  uint64_t as_asked_until;
+  uint64_t no_backoff_until;
   // GrowthWatch::times() at the last draw; 0: the thread has not drawn yet.
-  uint32_t growths_seen;
+  uint32_t growth_steps_seen;
 };
 
 struct ThreadHeap {
   // Invariants, under slow_lock (verify.h); 4 and 5 as the owner sees them:
   //  1. the spans on a class's lists, and its current span, are owned by this heap and have that
   //     class and state.
-  //  2. body->ready[c] is null or the current span of the class, and null while there is a stash.
+  //  2. body->local_refill_spans[c] is null or the current span of the class, and null while there
+  //     is a stash.
   //  3. low_water is at most the number of available spans.
   //  4. the stash has stash_count blocks, and some while a sample is due. It and the thread free
   //     list have blocks of the current span, unless the class is mixed.
@@ -124,8 +126,8 @@ struct ThreadHeap {
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  // Its thread's cache, which no other thread may dereference (lost_threads.h); or &body->kept; or
-  // null.
+  // Its thread's cache, which no other thread may dereference (orphaned_heaps.h); or
+  // &body->saved_lists; or null.
   std::atomic<ThreadCache*> cache{nullptr};
   unsigned shard = 0;
   uint32_t slow_entries = 0;  // slow-path entries since collection was last considered
@@ -134,41 +136,41 @@ struct ThreadHeap {
   uint64_t collected_ns = 0;  // when the last collection was done
   size_t foreign_bytes = 0;   // bytes of foreign blocks in all classes
   // Bytes given to its thread, in lists and large blocks: the clock of the sampler.
-  uint64_t handed_out_bytes = 0;
+  uint64_t allocated_bytes = 0;
   uint64_t sample_at = 0;  // the next sample point on that clock
-  // sample_at was drawn with the mean sample_base << sample_stretch; the drawing code sets all
+  // sample_at was drawn with the mean sample_base << sample_backoff_log2; the drawing code sets all
   // three.
   uint64_t sample_base = 0;
-  uint64_t due_interval = 0;  // the mean with which the sample that is being taken was drawn
+  uint64_t drawn_interval = 0;  // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
   // Belongs to core/api: records the samples of the thread that has the heap.
   void* recorder = nullptr;
   uint64_t sample_changes = 0;  // the value of sample_changes when the distance was drawn
-  uint8_t sample_stretch = 0;
-  uint32_t due_home = 0;      // home of the sample that is being taken (homes.h)
-  uint32_t parked_bytes = 0;  // bytes of its spans, while it is abandoned (kParked)
+  uint8_t sample_backoff_log2 = 0;
+  uint32_t sample_home = 0;      // home of the sample that is being taken (homes.h)
+  uint32_t abandoned_bytes = 0;  // bytes of its spans, while it is abandoned (kAbandoned)
   // Blocks that its threads have published; written by the owner.
   std::atomic<uint64_t> remote_frees{0};
   // Blocks that realloc had to copy, by its threads; written by the owner.
-  std::atomic<uint64_t> copies{0};
-  std::atomic<uint64_t> copied_bytes{0};
+  std::atomic<uint64_t> realloc_copies{0};
+  std::atomic<uint64_t> realloc_copied_bytes{0};
   size_t cached_bytes = 0;  // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
   HeapBody* body = nullptr;  // never null, never changes
   // Spans on none of its lists because their pages are being purged (holes.h). Under slow_lock.
   uint32_t detached_spans = 0;
-  // 0 while a thread has the heap. kBodyPurged: the body's pages are purged. kBodyGoes: a thread is
-  // purging them and holds the heap. Under the registry lock.
+  // 0 while a thread has the heap. kBodyPurged: the body's pages are purged. kBodyPurging: a thread
+  // is purging them and holds the heap. Under the registry lock.
   uint8_t idle_ticks = 0;
   // The process that thread_id belongs to; 0: the heap has no thread that could be lost
-  // (lost_threads.h). Under the registry lock.
+  // (orphaned_heaps.h). Under the registry lock.
   std::atomic<int32_t> process_id{0};
 };
 
 static_assert(sizeof(ThreadHeap) == 4 * kCacheLineBytes);
 
-inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyGoes = UINT8_MAX - 1;
+inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyPurging = UINT8_MAX - 1;
 
 // ---- the list of heaps; registry.h changes it ----
 
@@ -185,19 +187,19 @@ void count_active_heaps(int by);
 // ---- counters ----
 
 // How often a thread free list of the class ran out: in heaps that no thread has any more
-// (settled_refills), and in this heap (refills_of).
-uint64_t settled_refills(unsigned size_class);
+// (flushed_refills), and in this heap (refills_of).
+uint64_t flushed_refills(unsigned size_class);
 void forget_refills_in_child();
 uint64_t refills_of(const ThreadHeap& heap, unsigned size_class);
 // The heap loses its thread: its refills become settled ones.
-void settle_refills(ThreadHeap& heap, unsigned size_class);
-// refill has run. take_freed may hand out this many lists before the next one.
+void flush_refill_count(ThreadHeap& heap, unsigned size_class);
+// refill has run. refill_from_local_frees may hand out this many lists before the next one.
 void count_refill(ThreadHeap& heap, unsigned size_class, uint16_t lists);
 
 // Bytes that were handed to threads and that the program never got: left in lists when the threads
 // ended, or samples that were not taken.
-uint64_t returned_unused_bytes();
-void count_returned_unused(uint64_t bytes);
+uint64_t unused_bytes_of_ended_threads();
+void count_unused_bytes(uint64_t bytes);
 
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();

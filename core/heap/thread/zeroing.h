@@ -20,6 +20,6 @@ struct ThreadHeap;
 
 // Zeroes a large block, its whole usable size. The calling thread has `heap` (or none, null) and
 // has just been given the block.
-void make_zero(ThreadHeap* heap, pages::Span* span);
+void zero_large_block(ThreadHeap* heap, pages::Span* span);
 
 }  // namespace seemalloc::heap

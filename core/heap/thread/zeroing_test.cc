@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
-#include "core/api/sampling/no_samples_for_test.h"
+#include "core/api/sampling/without_samples_for_test.h"
 #include "core/base/option_for_test.h"
 #include "core/base/seed_for_test.h"
 #include "core/heap/maintenance/purge_all.h"
@@ -39,23 +39,23 @@ Seen zero(ZeroingPace& pace, int blocks, F has_few) {
   Seen seen;
   for (int i = 0; i < blocks; i++) {
     ZeroingPace::Next next = pace.next();
-    bool looks = next == ZeroingPace::Next::kLook;
+    bool looks = next == ZeroingPace::Next::kCheck;
     seen.looked_at += looks;
-    seen.given_back += looks ? pace.gives_back(has_few(i)) : next == ZeroingPace::Next::kGiveBack;
+    seen.given_back += looks ? pace.should_purge(has_few(i)) : next == ZeroingPace::Next::kPurge;
   }
   return seen;
 }
 constexpr auto few = [](int) { return true; };
 constexpr auto filled = [](int) { return false; };
 
-TEST(Zeroing, WhatIsHardlyResidentIsGivenBackEachTime) {
+TEST(Zeroing, SparselyResidentBlocksArePurgedEachTime) {
   ZeroingPace pace{};
   Seen seen = zero(pace, 1000, few);
   EXPECT_EQ(seen.given_back, 1000);
   EXPECT_LE(seen.looked_at, 260);
 }
 
-TEST(Zeroing, WhatIsFilledIsHardlyEverGivenBack) {
+TEST(Zeroing, FilledBlocksAreRarelyPurged) {
   ZeroingPace pace{};
   EXPECT_LE(zero(pace, 1000, filled).given_back, 1);
   Seen later = zero(pace, 100000, filled);
@@ -138,7 +138,7 @@ void in_a_thread(F f) {
   }).join();
 }
 
-TEST(Zeroing, BlocksHardlyTouchedHaveLittleMemory) {
+TEST(Zeroing, SparselyTouchedBlocksHaveLittleMemory) {
   in_a_thread([] {
     uint64_t before = calls();
     use(200, 100);
@@ -150,7 +150,7 @@ TEST(Zeroing, BlocksHardlyTouchedHaveLittleMemory) {
   });
 }
 
-TEST(Zeroing, WhatWasHardlyTouchedStaysSo) {
+TEST(Zeroing, SparselyTouchedBlocksStaySparse) {
   for (size_t bytes : {kBytes, 64 * KiB}) {
     in_a_thread([bytes] {
       std::vector<char*> all(200);
@@ -171,7 +171,7 @@ TEST(Zeroing, WhatWasHardlyTouchedStaysSo) {
 }
 
 // At that rarity one block in 16 is checked, and of 512 that are found filled one is purged.
-TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
+TEST(Zeroing, OnceFilledBlocksArePurgedEventually) {
   in_a_thread([] {
     constexpr size_t kSome = 128 * KiB;
     use(200, kSome, kSome);
@@ -249,7 +249,7 @@ TEST(Zeroing, NothingIsGivenBackWhereThatIsSwitchedOff) {
 TEST(Zeroing, WhereItIsRefusedBlocksAreWritten) {
   in_a_thread([] {
     uint64_t before = os::call_count(os::Call::kDontNeed, os::Reason::kZero).refused;
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    os::FailCalls refuse(SYS_madvise, EINVAL);
     use(200, 100);
     uint64_t refused = os::call_count(os::Call::kDontNeed, os::Reason::kZero).refused - before;
     EXPECT_GT(refused, 0u);
@@ -257,11 +257,11 @@ TEST(Zeroing, WhereItIsRefusedBlocksAreWritten) {
   });
 }
 
-TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
+TEST(Zeroing, BlocksAreWrittenIfResidencyIsUnknown) {
   in_a_thread([] {
     uint64_t before = calls();
     uint64_t refused_before = os::call_count(os::Call::kMincore, os::Reason::kZero).refused;
-    os::RefuseCalls refuse(SYS_mincore, EPERM);
+    os::FailCalls refuse(SYS_mincore, EPERM);
     use(200, 100);
     uint64_t refused =
         os::call_count(os::Call::kMincore, os::Reason::kZero).refused - refused_before;

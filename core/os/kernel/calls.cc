@@ -8,7 +8,7 @@
 
 namespace seemalloc::os {
 
-constinit std::atomic<void (*)(const CallRecord& record)> on_call{nullptr};
+constinit std::atomic<void (*)(const CallRecord& record)> call_hook{nullptr};
 constinit thread_local uint8_t call_size_class __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
@@ -68,7 +68,7 @@ CallCount call_count(Call call) {
   return sum;
 }
 
-void forget_calls_in_child() {
+void reset_call_counts_in_child() {
   for (auto& reasons : cells) {
     for (Cell& cell : reasons) set_to_zero(cell.calls, cell.bytes, cell.refused, cell.ns);
   }
@@ -81,7 +81,7 @@ long counted_call(Call call, Reason reason, size_t bytes, const CallArguments& a
   bool refused = sys_failed(result) && call != Call::kRemapProbe;
   CallRecord record{begin, monotonic_ns() - begin, bytes, call, reason, refused, call_size_class};
   count(record);
-  if (auto hook = on_call.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(hook != nullptr))
+  if (auto hook = call_hook.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(hook != nullptr))
     hook(record);
   return result;
 }

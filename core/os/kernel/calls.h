@@ -3,7 +3,7 @@
 // Every function of memory.h that requests memory from the kernel, or queries it, ends in
 // counted_call(). Counters are relaxed, and each pair has its own cache line: these are slow paths.
 // A reader may see fields of different moments. During a trace, each call is also passed to
-// `on_call`, after it has been made.
+// `call_hook`, after it has been made.
 // Threads: all functions may be called from any thread at any time, signal handlers included.
 #pragma once
 
@@ -35,7 +35,7 @@ enum class Reason : uint8_t {
   kRecords,    // our own records: spans, heaps, samples, stacks
   kPageMap,    // the window's flat map and the page map's leaves
   kDecay,      // memory free for longer than the purge delay
-  kAsked,      // malloc_trim, seemalloc_purge, `seemalloc purge`
+  kRequested,  // malloc_trim, seemalloc_purge, `seemalloc purge`
   kPressure,   // memory was refused, or the system reports that it is short
   kHole,       // idle holes inside spans in use
   kHugePages,  // choosing regions for huge pages, making and splitting a huge page
@@ -60,7 +60,7 @@ struct CallCount {
 CallCount call_count(Call call, Reason reason);
 // The sum over all reasons.
 CallCount call_count(Call call);
-void forget_calls_in_child();
+void reset_call_counts_in_child();
 
 struct CallRecord {
   uint64_t begin_ns;  // CLOCK_MONOTONIC
@@ -74,18 +74,18 @@ struct CallRecord {
 
 // Set during a trace. It is called by the thread that made the call, which may hold any of our
 // locks: it must not take locks or allocate memory, and must preserve errno.
-extern std::atomic<void (*)(const CallRecord& record)> on_call;
+extern std::atomic<void (*)(const CallRecord& record)> call_hook;
 
-// ForSizeClass: while it exists, calls of this thread are attributed to a size class.
+// ScopedCallSizeClass: while it exists, calls of this thread are attributed to a size class.
 extern constinit thread_local uint8_t call_size_class __attribute__((tls_model("initial-exec")));
-class ForSizeClass {
+class ScopedCallSizeClass {
  public:
-  explicit ForSizeClass(unsigned size_class) : before_(call_size_class) {
+  explicit ScopedCallSizeClass(unsigned size_class) : before_(call_size_class) {
     call_size_class = static_cast<uint8_t>(size_class + 1);
   }
-  ~ForSizeClass() { call_size_class = before_; }
-  ForSizeClass(const ForSizeClass&) = delete;
-  ForSizeClass& operator=(const ForSizeClass&) = delete;
+  ~ScopedCallSizeClass() { call_size_class = before_; }
+  ScopedCallSizeClass(const ScopedCallSizeClass&) = delete;
+  ScopedCallSizeClass& operator=(const ScopedCallSizeClass&) = delete;
 
  private:
   uint8_t before_;

@@ -82,21 +82,21 @@ TEST(Calls, RefusedOnesAreCountedWithoutBytes) {
       unmap_difference{Call::kUnmap, kReason}, residency{Call::kMincore, kReason};
   uint64_t refused = counters().refused_calls;
   {
-    RefuseCalls refuse(SYS_mmap, ENOMEM, 2);
+    FailCalls refuse(SYS_mmap, ENOMEM, 2);
     for (int i = 0; i < 4; i++) {
       if (void* more = map(kBytes, kReason)) unmap(more, kBytes, kReason);
     }
   }
   {
-    RefuseCalls refuse(SYS_madvise, EINVAL);
+    FailCalls refuse(SYS_madvise, EINVAL);
     EXPECT_FALSE(purge(memory, kBytes, kReason));
   }
   {
-    RefuseCalls refuse(SYS_munmap, ENOMEM);
+    FailCalls refuse(SYS_munmap, ENOMEM);
     EXPECT_FALSE(unmap(memory, kBytes, kReason));
   }
   {
-    RefuseCalls refuse(SYS_mincore, ENOMEM);
+    FailCalls refuse(SYS_mincore, ENOMEM);
     EXPECT_EQ(resident_bytes(memory, kBytes, kReason), 0u);
   }
   map_difference.expect(4, 2 * kBytes, 2);
@@ -124,19 +124,19 @@ TEST(Calls, OfManyThreadsAllCount) {
 
 std::vector<CallRecord> shown;
 
-TEST(Calls, AreShownWhileSomebodyTraces) {
+TEST(Calls, AreShownDuringATrace) {
   shown.clear();
-  on_call.store([](const CallRecord& record) { shown.push_back(record); });
+  call_hook.store([](const CallRecord& record) { shown.push_back(record); });
   void* memory;
   {
-    ForSizeClass label(7);
+    ScopedCallSizeClass label(7);
     memory = map(kBytes, kReason);
   }
   {
-    RefuseCalls refuse(SYS_madvise, EINVAL);
+    FailCalls refuse(SYS_madvise, EINVAL);
     purge(memory, kBytes / 4, kReason);
   }
-  on_call.store(nullptr);
+  call_hook.store(nullptr);
   unmap(memory, kBytes, kReason);
   ASSERT_EQ(shown.size(), 2u);
   EXPECT_EQ(shown[0].call, Call::kMap);

@@ -20,25 +20,26 @@ namespace {
 uint64_t kernel_clock(clockid_t id) {
   timespec t{};
   read_clock(id, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
+  return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
 }
 
 // The last reading of a CPU time clock, and when it was taken. Reading that clock is a system call.
 // While system calls are forbidden, elapsed time is counted as CPU time.
-struct LastCpu {
+struct CpuClockCache {
   std::atomic<uint64_t> shown{0}, at_ns{0};  // of different moments, if two threads read at once
 
   uint64_t read(clockid_t id) {
     uint64_t now = kernel_clock(CLOCK_MONOTONIC),
-             since = minus(now, at_ns.load(std::memory_order_relaxed));
-    uint64_t used = is_limited() ? shown.load(std::memory_order_relaxed) + since : kernel_clock(id);
+             since = saturating_subtract(now, at_ns.load(std::memory_order_relaxed));
+    uint64_t used =
+        calls_are_limited() ? shown.load(std::memory_order_relaxed) + since : kernel_clock(id);
     shown.store(used, std::memory_order_relaxed);
     at_ns.store(now, std::memory_order_relaxed);
     return used;
   }
 };
-constinit LastCpu process_cpu;
-constinit thread_local LastCpu thread_cpu __attribute__((tls_model("initial-exec")));
+constinit CpuClockCache process_cpu;
+constinit thread_local CpuClockCache thread_cpu __attribute__((tls_model("initial-exec")));
 
 uint64_t clock_ns(clockid_t id) {
 #ifdef SEEMALLOC_FAULT_INJECTION

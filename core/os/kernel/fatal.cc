@@ -7,7 +7,8 @@
 namespace seemalloc {
 
 void warn(const char* text) {
-  if (os::is_limited()) return;  // a warning is not worth a system call that may end the process
+  // A warning is not worth a system call that may end the process.
+  if (os::calls_are_limited()) return;
   FixedText<512> line;
   line << "seemalloc: " << text;
   line.end_line();

@@ -10,11 +10,11 @@
 namespace seemalloc::os {
 
 // While it exists, calls of one number fail: every `every`-th one (with every = 1: all), after
-// `skip` successful ones. Refusing mmap means refusing memory: os::map_behind, which then requests
+// `skip` successful ones. Refusing mmap means refusing memory: os::map_after, which then requests
 // memory by mremap, is refused as well, but not counted.
-class RefuseCalls {
+class FailCalls {
  public:
-  RefuseCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {
+  FailCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {
     mappings_may_grow = false;
     target = number;
     answer = -error;
@@ -24,9 +24,9 @@ class RefuseCalls {
     seen = 0;
     fault_hook = hook;
   }
-  ~RefuseCalls() { fault_hook = nullptr; }
-  RefuseCalls(const RefuseCalls&) = delete;
-  RefuseCalls& operator=(const RefuseCalls&) = delete;
+  ~FailCalls() { fault_hook = nullptr; }
+  FailCalls(const FailCalls&) = delete;
+  FailCalls& operator=(const FailCalls&) = delete;
   unsigned refusals() const { return refused; }
 
  protected:
@@ -53,9 +53,9 @@ class RefuseCalls {
 };
 
 // While it exists, no new mapping is granted (vm.max_map_count), but existing ones may grow.
-class RefuseMappings : public RefuseCalls {
+class FailNewMappings : public FailCalls {
  public:
-  RefuseMappings() : RefuseCalls(SYS_mmap, 12) { mappings_may_grow = true; }  // ENOMEM
+  FailNewMappings() : FailCalls(SYS_mmap, 12) { mappings_may_grow = true; }  // ENOMEM
 };
 
 // While it exists, the first call of one number is not made: it returns this answer instead, for
@@ -70,7 +70,7 @@ class AnswerCall {
   ~AnswerCall() { fault_hook = nullptr; }
   AnswerCall(const AnswerCall&) = delete;
   AnswerCall& operator=(const AnswerCall&) = delete;
-  bool asked() const { return next == 0; }
+  bool was_called() const { return next == 0; }
 
  private:
   static long hook(long number) { return number == target ? next.exchange(0) : 0; }
@@ -81,9 +81,9 @@ class AnswerCall {
 // clocks show test_cpu_ns, which does not advance automatically.
 extern std::atomic<uint64_t> test_clock_ns, test_cpu_ns;
 
-// From the first call on, the clock advances only by let_pass(), for the rest of the process, since
-// time must not go back. So a busy machine does not affect the test.
-inline void let_pass(uint64_t ns) {
+// From the first call on, the clock advances only by advance_test_clock(), for the rest of the
+// process, since time must not go back. So a busy machine does not affect the test.
+inline void advance_test_clock(uint64_t ns) {
   uint64_t now = test_clock_ns.load();
   if (now == 0) now = monotonic_ns();
   test_clock_ns = now + ns;

@@ -16,10 +16,10 @@ constinit std::atomic<int> known_process{0};
 constinit thread_local int known_thread __attribute__((tls_model("initial-exec"))) = 0;
 
 // For a thread that started in a sandbox: not a real thread id, but unique among living threads.
-int made_up_thread_id() {
-  constexpr uintptr_t kMostThreads = 1 << 22, kBits = (1 << 30) - 1;
+int synthetic_thread_id() {
+  constexpr uintptr_t kMaxThreads = 1 << 22, kBits = (1 << 30) - 1;
   return static_cast<int>(
-      (reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
+      (reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMaxThreads);
 }
 }  // namespace
 
@@ -38,7 +38,7 @@ int process_id() {
 int thread_id() {
   long id = sys(SYS_gettid);
   if (!sys_failed(id)) known_thread = static_cast<int>(id);
-  return known_thread != 0 ? known_thread : made_up_thread_id();
+  return known_thread != 0 ? known_thread : synthetic_thread_id();
 }
 
 bool is_privileged() { return getauxval(AT_SECURE) != 0; }

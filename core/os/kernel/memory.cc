@@ -38,7 +38,7 @@ static void after_mapping(long, size_t) {}
 namespace {
 
 // Bytes that remapping has added to the address space and removed from it.
-std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
+std::atomic<uint64_t> remap_grown_bytes, remap_unmapped_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -86,10 +86,10 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
 
 namespace {
 // Returns 0 or -errno.
-int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
+int map_at_exactly(uintptr_t start, size_t bytes, Reason reason) {
   // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint. Likewise in a
   // sandbox, since its filter may check the flags.
-  const long fixed_no_replace = is_limited() ? 0 : 0x100000;
+  const long fixed_no_replace = calls_are_limited() ? 0 : 0x100000;
   long result =
       counted_call(Call::kMap, reason, bytes,
                    {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes),
@@ -103,11 +103,11 @@ int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
 }  // namespace
 
 bool map_at(uintptr_t start, size_t bytes, Reason reason) {
-  return map_exactly(start, bytes, reason) == 0;
+  return map_at_exactly(start, bytes, reason) == 0;
 }
 
-bool map_behind(uintptr_t start, size_t bytes, Reason reason) {
-  int result = map_exactly(start, bytes, reason);
+bool map_after(uintptr_t start, size_t bytes, Reason reason) {
+  int result = map_at_exactly(start, bytes, reason);
   if (result != -ENOMEM) return result == 0;
   size_t page = page_bytes();
   if (remap(reinterpret_cast<void*>(start - page), page, page + bytes, nullptr, reason) == nullptr)
@@ -125,7 +125,7 @@ bool unmap(void* start, size_t bytes, Reason reason) {
 namespace {
 // In a sandbox, only advice that returns memory is allowed.
 bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
-  if (advice != MADV_DONTNEED && advice != MADV_FREE && is_limited()) return false;
+  if (advice != MADV_DONTNEED && advice != MADV_FREE && calls_are_limited()) return false;
   return !sys_failed(counted_call(call, reason, bytes,
                                   {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
 }
@@ -145,7 +145,7 @@ bool set_huge_pages(void* start, size_t bytes, bool on) {
 
 int collapse_into_huge_pages(void* start, size_t bytes) {
   constexpr long kCollapse = 25;  // MADV_COLLAPSE, not in older headers
-  if (is_limited()) return static_cast<int>(kLimited);
+  if (calls_are_limited()) return static_cast<int>(kLimited);
   return static_cast<int>(
       counted_call(Call::kCollapse, Reason::kHugePages, bytes,
                    {SYS_madvise, as_long(start), static_cast<long>(bytes), kCollapse}));
@@ -163,11 +163,12 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reaso
        target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target)});
   if (sys_failed(result)) return nullptr;
   if (target != nullptr) {
-    count(remap_gone_bytes, old_bytes);  // the target's bytes were counted when it was mapped
+    // The target's bytes were counted when it was mapped.
+    count(remap_unmapped_bytes, old_bytes);
   } else if (new_bytes > old_bytes) {
     count(remap_grown_bytes, new_bytes - old_bytes);
   } else {
-    count(remap_gone_bytes, old_bytes - new_bytes);
+    count(remap_unmapped_bytes, old_bytes - new_bytes);
   }
   after_moving();
   return reinterpret_cast<void*>(result);
@@ -202,26 +203,27 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
     return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused
                                                                       : Moved::kRefusedTargetLost;
   }
-  count(remap_gone_bytes, bytes);  // the target's bytes were counted when it was mapped
+  count(remap_unmapped_bytes, bytes);  // the target's bytes were counted when it was mapped
   after_moving();
   return Moved::kYes;
 }
 
 namespace {
-constexpr size_t kPagesOfLook = 1024;  // pages reported by one call
+constexpr size_t kPagesPerQuery = 1024;  // pages reported by one call
 }
 
-Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there) {
+ResidencyResult query_resident_pages(const void* start, size_t bytes, Reason reason,
+                                     unsigned char* there) {
   size_t whole = round_up(bytes, page_bytes());
   long result =
       counted_call(Call::kMincore, reason, whole,
                    {SYS_mincore, as_long(start), static_cast<long>(whole), as_long(there)});
-  if (!sys_failed(result)) return Told::kYes;
-  return result == -ENOMEM ? Told::kNothingThere : Told::kRefused;
+  if (!sys_failed(result)) return ResidencyResult::kYes;
+  return result == -ENOMEM ? ResidencyResult::kNotMapped : ResidencyResult::kRefused;
 }
 
-bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out) {
-  unsigned char present[kPagesOfLook];
+bool query_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out) {
+  unsigned char present[kPagesPerQuery];
   size_t page = page_bytes();
   size_t resident = 0;
   uintptr_t at = round_down(reinterpret_cast<uintptr_t>(start), page);
@@ -229,8 +231,8 @@ bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* 
   while (at < end) {
     size_t pages = (end - at + page - 1) / page;
     if (pages > sizeof(present)) pages = sizeof(present);
-    if (ask_resident_pages(reinterpret_cast<void*>(at), pages * page, reason, present) !=
-        Told::kYes)
+    if (query_resident_pages(reinterpret_cast<void*>(at), pages * page, reason, present) !=
+        ResidencyResult::kYes)
       return false;
     for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
     at += pages * page;
@@ -241,7 +243,7 @@ bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* 
 
 size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
   size_t resident = 0;
-  ask_resident_bytes(start, bytes, reason, &resident);
+  query_resident_bytes(start, bytes, reason, &resident);
   return resident;
 }
 
@@ -250,7 +252,8 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   constexpr size_t kPagesOfSample = 256;
   size_t sample = kPagesOfSample * page_bytes();
   // Counting all pages takes no more calls than sampling.
-  if (bytes <= kSamples * kPagesOfLook * page_bytes()) return resident_bytes(start, bytes, reason);
+  if (bytes <= kSamples * kPagesPerQuery * page_bytes())
+    return resident_bytes(start, bytes, reason);
   constexpr uint8_t kOrder[kSamples] = {1, 3, 0, 2};
   constexpr size_t kEnough = 3;  // samples that are all empty or all full
   size_t step = round_down(bytes / kSamples, page_bytes()), resident = 0;
@@ -266,9 +269,9 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   return resident / page_bytes() * (bytes / (kSamples * kPagesOfSample));
 }
 
-void forget_counters_in_child() {
-  forget_calls_in_child();
-  set_to_zero(remap_grown_bytes, remap_gone_bytes);
+void reset_counters_in_child() {
+  reset_call_counts_in_child();
+  set_to_zero(remap_grown_bytes, remap_unmapped_bytes);
 }
 
 Counters counters() {
@@ -278,7 +281,7 @@ Counters counters() {
   c.map_calls = map.calls;
   c.map_bytes = map.bytes + remap_grown_bytes.load(std::memory_order_relaxed);
   c.unmap_calls = unmap.calls;
-  c.unmap_bytes = unmap.bytes + remap_gone_bytes.load(std::memory_order_relaxed);
+  c.unmap_bytes = unmap.bytes + remap_unmapped_bytes.load(std::memory_order_relaxed);
   c.purge_calls = purge.calls;
   c.purge_bytes = purge.bytes;
   c.remap_calls = call_count(Call::kRemap).calls + call_count(Call::kRemapProbe).calls;

@@ -26,7 +26,7 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason);
 bool map_at(uintptr_t start, size_t bytes, Reason reason);
 // The same. If the kernel refuses another mapping (vm.max_map_count), the mapping that ends at
 // `start` grows instead.
-bool map_behind(uintptr_t start, size_t bytes, Reason reason);
+bool map_after(uintptr_t start, size_t bytes, Reason reason);
 // Unmaps the whole range. Returns false when refused (the number of mappings is limited): the range
 // is still mapped.
 bool unmap(void* start, size_t bytes, Reason reason);
@@ -58,10 +58,11 @@ void split_huge_page(void* start, size_t bytes);
 // pages in the range; the system's setting is ignored (see huge_page_setting.h). Returns 0 or
 // -errno: -ENOMEM, -EBUSY and -EAGAIN may be temporary.
 int collapse_into_huge_pages(void* start, size_t bytes);
-enum class Told { kYes, kNothingThere, kRefused };
+enum class ResidencyResult { kYes, kNotMapped, kRefused };
 // Reports which OS pages of the range are resident: the low bit of one byte per page.
-// kNothingThere: a part of the range is not mapped.
-Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there);
+// kNotMapped: a part of the range is not mapped.
+ResidencyResult query_resident_pages(const void* start, size_t bytes, Reason reason,
+                                     unsigned char* there);
 // Resident bytes of the range, counted by OS page; 0 if the kernel refuses to report any part of
 // it.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
@@ -69,7 +70,7 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::k
 // four calls.
 size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason);
 // Like resident_bytes(), but returns false when refused.
-bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);
+bool query_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);
 
 // The same calls, summed over their reasons.
 struct Counters {
@@ -82,6 +83,6 @@ struct Counters {
 };
 Counters counters();
 // In a forked child: resets the counters, so that the parent's calls are not counted twice.
-void forget_counters_in_child();
+void reset_counters_in_child();
 
 }  // namespace seemalloc::os

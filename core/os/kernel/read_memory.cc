@@ -13,9 +13,9 @@ namespace seemalloc::os {
 namespace {
 
 // A separate function for each number of pieces: one piece needs little stack.
-template <unsigned kMost>
+template <unsigned kMax>
 SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned count) {
-  iovec local[kMost], remote[kMost];
+  iovec local[kMax], remote[kMax];
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) {
     local[i] = {pieces[i].to, pieces[i].bytes};
@@ -49,7 +49,7 @@ bool read_memory(const void* from, void* to, size_t bytes) {
 }
 
 bool read_memory(const MemoryPiece* pieces, unsigned count) {
-  return read_pieces<kMostMemoryPieces>(pieces, count);
+  return read_pieces<kMaxMemoryPieces>(pieces, count);
 }
 
 }  // namespace seemalloc::os

@@ -16,7 +16,7 @@ struct MemoryPiece {
   void* to;
   size_t bytes;
 };
-inline constexpr unsigned kMostMemoryPieces = 4;
+inline constexpr unsigned kMaxMemoryPieces = 4;
 bool read_memory(const MemoryPiece* pieces, unsigned count);
 
 }  // namespace seemalloc::os

@@ -16,16 +16,17 @@ namespace sandbox {
 // The state: one bit, and two counts of filters that are installed or about to be. A filter that
 // the kernel refused is subtracted independently of the others.
 // The next call that is not basic reads the status file first.
-inline constexpr uint64_t kNotAskedYet = 1;
-inline constexpr uint64_t kOneOfAThread = 1 << 1, kOneOfAll = uint64_t{1} << 32;
-inline constexpr uint64_t kOfThreads = kOneOfAll - kOneOfAThread, kOfAll = ~(kOneOfAll - 1);
+inline constexpr uint64_t kNotDetectedYet = 1;
+inline constexpr uint64_t kOneThreadFilter = 1 << 1, kOneProcessFilter = uint64_t{1} << 32;
+inline constexpr uint64_t kThreadFilters = kOneProcessFilter - kOneThreadFilter,
+                          kProcessFilters = ~(kOneProcessFilter - 1);
 
 extern constinit std::atomic<uint64_t> state;
 // The helper thread is not subject to a filter that a thread of the program has installed for
 // itself.
 extern constinit thread_local bool is_helper __attribute__((tls_model("initial-exec")));
 
-bool is_limited_slow(uint64_t now);
+bool calls_are_limited_slow(uint64_t now);
 
 }  // namespace sandbox
 
@@ -35,15 +36,15 @@ constexpr bool is_basic_call(long number) {
 }
 
 // Whether this thread may make only basic calls.
-inline bool is_limited() {
+inline bool calls_are_limited() {
   uint64_t now = sandbox::state.load(std::memory_order_relaxed);
-  return SEEMALLOC_UNLIKELY(now != 0) && sandbox::is_limited_slow(now);
+  return SEEMALLOC_UNLIKELY(now != 0) && sandbox::calls_are_limited_slow(now);
 }
 
 // For the helper thread, which ends when all threads are limited. It identifies itself when it
 // starts.
-inline bool all_threads_are_limited() {
-  return (sandbox::state.load(std::memory_order_acquire) & sandbox::kOfAll) != 0;
+inline bool all_threads_calls_are_limited() {
+  return (sandbox::state.load(std::memory_order_acquire) & sandbox::kProcessFilters) != 0;
 }
 inline void this_thread_is_the_helper() { sandbox::is_helper = true; }
 inline bool is_helper_thread() { return sandbox::is_helper; }

@@ -41,9 +41,9 @@ SEEMALLOC_NOINLINE inline SignalMask all_signals() {
 
 // Signals that must not be blocked: those that an instruction raises, since the kernel ends a
 // process that has blocked one, and the signal of abort().
-constexpr SignalMask kCannotWait = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) |
-                                   mask_of(SIGILL) | mask_of(SIGTRAP) | mask_of(SIGSYS) |
-                                   mask_of(SIGABRT);
+constexpr SignalMask kSynchronousSignals = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) |
+                                           mask_of(SIGILL) | mask_of(SIGTRAP) | mask_of(SIGSYS) |
+                                           mask_of(SIGABRT);
 
 // The previous mask. is_known is false if the mask could not be changed, and so need not be
 // restored.

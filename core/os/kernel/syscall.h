@@ -65,7 +65,7 @@ SEEMALLOC_ALWAYS_INLINE long refusal(long number) {
     if (refused != 0) return refused;
   }
 #endif
-  return !is_basic_call(number) && is_limited() ? kLimited : 0;
+  return !is_basic_call(number) && calls_are_limited() ? kLimited : 0;
 }
 
 inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,

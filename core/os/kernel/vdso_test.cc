@@ -17,7 +17,7 @@ uint64_t ns_of(const timespec& t) {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
-TEST(Vdso, ClocksShowWhatTheKernelsShow) {
+TEST(Vdso, ClocksMatchTheKernel) {
   for (clockid_t clock : {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC_COARSE,
                           CLOCK_THREAD_CPUTIME_ID, CLOCK_PROCESS_CPUTIME_ID}) {
     timespec before{}, ours{}, after{};

@@ -13,11 +13,11 @@ namespace seemalloc::os {
 
 namespace {
 timespec timespec_of(uint64_t ns) {
-  return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)};
+  return {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
 }
 
 // The call has waited, or need not wait.
-bool has_waited(long result) {
+bool wait_is_over(long result) {
   return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR;
 }
 
@@ -26,8 +26,8 @@ constinit std::atomic<bool> no_call_pauses{false};
 
 bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
   timespec timeout = timespec_of(timeout_ns);
-  return has_waited(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected),
-                        timeout_ns != 0 ? as_long(&timeout) : 0));
+  return wait_is_over(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected),
+                          timeout_ns != 0 ? as_long(&timeout) : 0));
 }
 
 bool fence_all_threads() {
@@ -43,8 +43,8 @@ void pause(uint64_t ns) {
   const uint32_t never = 0;  // never woken
   if (ns == 0 || futex_wait(&never, 0, ns)) return;
   timespec time = timespec_of(ns);
-  if (has_waited(sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time)))) return;
-  if (has_waited(sys(SYS_ppoll, 0, 0, as_long(&time)))) return;
+  if (wait_is_over(sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time)))) return;
+  if (wait_is_over(sys(SYS_ppoll, 0, 0, as_long(&time)))) return;
   no_call_pauses.store(true, std::memory_order_relaxed);
 }
 

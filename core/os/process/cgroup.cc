@@ -17,7 +17,7 @@ namespace {
 using Path = FixedText<MemoryGroup::kMaxPath>;
 
 // Location of a controller's group: its directory, and the length of the mount point in it.
-struct Place {
+struct ControllerLocation {
   unsigned version = 0;  // 0: not found
   Path directory;
   size_t top = 0;
@@ -54,7 +54,7 @@ struct Found {
 };
 
 // Both versions may be mounted; a controller belongs to one of them.
-bool find_place(const char* proc_self, const char* controller, Place* place) {
+bool find_controller(const char* proc_self, const char* controller, ControllerLocation* place) {
   Scratch<Found> found;
   if (!found) return false;
   Path &path = found->path, &root = found->root, &point = found->point;
@@ -104,7 +104,9 @@ const LimitNames& limit_names(unsigned version) {
 }
 
 bool is_near(size_t bytes, size_t limit) { return bytes > limit / 4 * 3; }
-size_t room(const GroupUsage& usage) { return minus(usage.limit, usage.bytes); }
+size_t remaining_bytes(const GroupUsage& usage) {
+  return saturating_subtract(usage.limit, usage.bytes);
+}
 
 size_t read_limit(const char* directory, size_t length, const char* name) {
   char buffer[64];
@@ -160,7 +162,7 @@ size_t MemoryGroup::limit_of(size_t path_length) const {
 }
 
 // Keeps the smallest limits. Of equal ones it keeps the lower level's, which is reached first.
-void MemoryGroup::consider(size_t path_length, size_t limit) {
+void MemoryGroup::add_level(size_t path_length, size_t limit) {
   if (limit == SIZE_MAX) return;
   unsigned i = count_ < kMaxLevels ? count_++ : kMaxLevels;
   while (i != 0 && levels_[i - 1].limit > limit) {
@@ -174,8 +176,8 @@ bool MemoryGroup::find(const char* proc_self) {
   count_ = 0;
   limit_ = own_limit_ = SIZE_MAX;
   version_ = 0;
-  Place place;
-  if (!find_place(proc_self, "memory", &place)) return false;
+  ControllerLocation place;
+  if (!find_controller(proc_self, "memory", &place)) return false;
   version_ = place.version;
   directory_length_ = place.directory.size();
   for (size_t i = 0; i <= directory_length_; i++) directory_[i] = place.directory.c_str()[i];
@@ -183,7 +185,7 @@ bool MemoryGroup::find(const char* proc_self) {
        length = parent(directory_, length, place.top)) {
     size_t limit = limit_of(length);
     if (length == directory_length_) own_limit_ = limit;
-    consider(length, limit);
+    add_level(length, limit);
   }
   if (count_ != 0) limit_ = levels_[0].limit;
   return count_ != 0;
@@ -200,11 +202,11 @@ bool MemoryGroup::read_level(size_t path_length, GroupUsage* usage) const {
     uint64_t files = file_bytes(Lines(path.c_str()), version_);
     bytes -= files < bytes ? files : bytes;
     if (version_ == 1) {
-      read_number(directory_, path_length, "memory.failcnt", &usage->hits);
+      read_number(directory_, path_length, "memory.failcnt", &usage->limit_events);
     } else {
       path.clear();
       make_path(directory_, path_length, "memory.events", path);
-      usage->hits = sum_keyed(Lines(path.c_str()), "high", "max");
+      usage->limit_events = sum_keyed(Lines(path.c_str()), "high", "max");
     }
   }
   usage->bytes = static_cast<size_t>(bytes);
@@ -217,7 +219,7 @@ bool MemoryGroup::read(GroupUsage* usage) const {
     GroupUsage level;
     level.level = i;
     if (!read_level(levels_[i].path_length, &level) || level.limit == SIZE_MAX) continue;
-    if (!any || room(level) < room(*usage)) *usage = level;
+    if (!any || remaining_bytes(level) < remaining_bytes(*usage)) *usage = level;
     any = true;
   }
   return any;
@@ -230,19 +232,19 @@ const char* MemoryGroup::file_path(const char* name, char* path) const {
   return text.truncated() ? nullptr : path;
 }
 
-int MemoryGroup::open_apart(unsigned level, File file) const {
+int MemoryGroup::open_level_file(unsigned level, File file) const {
   Path path;
   make_path(directory_, levels_[level].path_length,
             file == File::kUsage ? kUsageNames[version_ - 1] : "memory.stat", path);
-  return path.truncated() ? -1 : os::open_apart(path.c_str(), O_RDONLY);
+  return path.truncated() ? -1 : os::open_high(path.c_str(), O_RDONLY);
 }
 
-int MemoryGroup::open_limit_apart(unsigned which) const {
+int MemoryGroup::open_limit_file(unsigned which) const {
   const char* name = version_ != 0 ? limit_names(version_)[which] : nullptr;
   if (name == nullptr) return -1;
   Path path;
   make_path(directory_, directory_length_, name, path);
-  return path.truncated() ? -1 : os::open_apart(path.c_str(), O_RDONLY);
+  return path.truncated() ? -1 : os::open_high(path.c_str(), O_RDONLY);
 }
 
 bool MemoryGroup::same_files(const MemoryGroup& other) const {
@@ -258,10 +260,10 @@ bool MemoryGroup::same_files(const MemoryGroup& other) const {
 void UsageFiles::keep_open(const MemoryGroup& group) {
   for (unsigned i = 0; i < group.levels(); i++) {
     for (MemoryGroup::File file : {MemoryGroup::File::kUsage, MemoryGroup::File::kStat}) {
-      Descriptor& kept = file == MemoryGroup::File::kUsage ? usage_[i] : stat_[i];
+      CheckedDescriptor& kept = file == MemoryGroup::File::kUsage ? usage_[i] : stat_[i];
       if (kept.is_ours()) continue;
       kept.fd = -1;
-      int fd = group.open_apart(i, file);
+      int fd = group.open_level_file(i, file);
       if (fd >= 0) kept.set(fd);
     }
   }
@@ -279,7 +281,7 @@ bool UsageFiles::read(const MemoryGroup& group, GroupUsage* usage) const {
       level.bytes -= files < bytes ? files : bytes;
       if (is_near(level.bytes, level.limit)) return false;
     }
-    if (i == 0 || room(level) < room(*usage)) *usage = level;
+    if (i == 0 || remaining_bytes(level) < remaining_bytes(*usage)) *usage = level;
   }
   return group.levels() != 0;
 }
@@ -288,10 +290,10 @@ bool UsageFiles::limit_has_changed(const MemoryGroup& group) {
   size_t least = SIZE_MAX;
   bool any = false;
   for (unsigned i = 0; i < MemoryGroup::kLimitFiles; i++) {
-    Descriptor& kept = limit_[i];
+    CheckedDescriptor& kept = limit_[i];
     if (!kept.is_ours()) {
       kept.fd = -1;
-      int fd = group.open_limit_apart(i);
+      int fd = group.open_limit_file(i);
       if (fd < 0) continue;
       kept.set(fd);
     }
@@ -306,7 +308,7 @@ bool UsageFiles::limit_has_changed(const MemoryGroup& group) {
 }
 
 void UsageFiles::close() {
-  for (Descriptor& kept : limit_) kept.close();
+  for (CheckedDescriptor& kept : limit_) kept.close();
   for (unsigned i = 0; i < MemoryGroup::kMaxLevels; i++) {
     usage_[i].close();
     stat_[i].close();
@@ -314,8 +316,8 @@ void UsageFiles::close() {
 }
 
 unsigned cpu_quota(const char* proc_self) {
-  Place place;
-  if (!find_place(proc_self, "cpu", &place)) return 0;
+  ControllerLocation place;
+  if (!find_controller(proc_self, "cpu", &place)) return 0;
   unsigned least = 0;
   for (size_t length = place.directory.size(); length != 0;
        length = parent(place.directory.c_str(), length, place.top)) {

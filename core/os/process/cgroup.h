@@ -21,7 +21,7 @@ struct GroupUsage {
   size_t limit = SIZE_MAX;  // memory.max or memory.high, whichever is smaller
   size_t bytes = 0;         // near the limit, without file pages, which the kernel drops first
   // How often the limit was reached so far; read once three quarters of it are used.
-  uint64_t hits = 0;
+  uint64_t limit_events = 0;
   unsigned level = 0;  // index of the level
 };
 
@@ -46,15 +46,15 @@ class MemoryGroup {
   unsigned levels() const { return count_; }
   size_t level_limit(unsigned level) const { return levels_[level].limit; }
   unsigned version() const { return version_; }
-  // Opens a file of a level, to be kept open (os::open_apart).
+  // Opens a file of a level, to be kept open (os::open_level_file).
   enum class File { kUsage, kStat };
-  int open_apart(unsigned level, File file) const;
+  int open_level_file(unsigned level, File file) const;
   // The limit of the group itself when it was found: memory.max or memory.high, whichever is
   // smaller. SIZE_MAX: none.
   size_t own_limit() const { return own_limit_; }
   // Opens the files that hold this limit, to be kept open; -1 when there is none (any more).
   static constexpr unsigned kLimitFiles = 2;
-  int open_limit_apart(unsigned which) const;
+  int open_limit_file(unsigned which) const;
   bool same_files(const MemoryGroup& other) const;
 
  private:
@@ -63,7 +63,7 @@ class MemoryGroup {
     size_t limit;
   };
 
-  void consider(size_t path_length, size_t limit);
+  void add_level(size_t path_length, size_t limit);
   size_t limit_of(size_t path_length) const;
   bool read_level(size_t path_length, GroupUsage* usage) const;
 
@@ -92,9 +92,9 @@ class UsageFiles {
   void close();
 
  private:
-  Descriptor limit_[MemoryGroup::kLimitFiles];
-  Descriptor usage_[MemoryGroup::kMaxLevels];
-  Descriptor stat_[MemoryGroup::kMaxLevels];
+  CheckedDescriptor limit_[MemoryGroup::kLimitFiles];
+  CheckedDescriptor usage_[MemoryGroup::kMaxLevels];
+  CheckedDescriptor stat_[MemoryGroup::kMaxLevels];
 };
 
 // CPU time that the cgroups grant this process, in CPUs, rounded up; 0: no limit.

@@ -169,11 +169,11 @@ TEST_F(Cgroup, DockerVersion1SeesItsOwnGroupAtTheMountPoint) {
   GroupUsage usage;
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.bytes, 100 * MiB) << "far from the limit nothing else is read";
-  EXPECT_EQ(usage.hits, 0u);
+  EXPECT_EQ(usage.limit_events, 0u);
   write("mem/memory.usage_in_bytes", "262144000\n");
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.bytes, 250 * MiB - 6 * MiB) << "file pages go first";
-  EXPECT_EQ(usage.hits, 12u);
+  EXPECT_EQ(usage.limit_events, 12u);
   EXPECT_EQ(cpu_quota(proc().c_str()), 2u);
   char path[MemoryGroup::kMaxPath];
   EXPECT_EQ(memory.file_path("memory.pressure", path), nullptr) << "version 1 has none";
@@ -195,7 +195,7 @@ TEST_F(Cgroup, Version2InANamespace) {
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.limit, 384 * MiB);
   EXPECT_EQ(usage.bytes, 379 * MiB);
-  EXPECT_EQ(usage.hits, 10u);
+  EXPECT_EQ(usage.limit_events, 10u);
   EXPECT_EQ(cpu_quota(proc().c_str()), 1u);
   char path[MemoryGroup::kMaxPath];
   ASSERT_NE(memory.file_path("memory.pressure", path), nullptr);
@@ -272,7 +272,7 @@ TEST_F(Cgroup, NothingToSeeIsNoLimit) {
   write("cg/a/memory.max", "1000000\n");
   EXPECT_TRUE(memory.find(proc().c_str()));
   EXPECT_FALSE(memory.read(&usage)) << "no memory.current";
-  RefuseCalls refuse(SYS_openat, EPERM);
+  FailCalls refuse(SYS_openat, EPERM);
   EXPECT_FALSE(memory.find(proc().c_str()));
 }
 
@@ -325,7 +325,7 @@ TEST_F(Cgroup, ALimitThatIsSetLaterIsSeen) {
 
 // The helper thread's way to read: it neither disturbs nor is disturbed by a program that closes
 // its descriptors or reuses their numbers.
-TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
+TEST_F(Cgroup, OpenFilesAreCheckedBeforeReading) {
   write("proc/cgroup", "0::/pod/app\n");
   write("proc/mountinfo", line("/", "/cg", kV2));
   write("cg/pod/memory.max", "1073741824\n");
@@ -385,7 +385,7 @@ TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   close(own);
 }
 
-TEST_F(Cgroup, AnotherGroupHasOtherFiles) {
+TEST_F(Cgroup, MovedProcessReadsFilesOfTheNewGroup) {
   write("proc/cgroup", "0::/a\n");
   write("proc/mountinfo", line("/", "/cg", kV2));
   write("cg/a/memory.max", "1048576\n");

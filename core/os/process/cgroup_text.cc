@@ -33,7 +33,7 @@ bool begins_with(Slice text, Slice start) {
 }
 
 // Whether a component of the path is "..".
-bool leads_upwards(Slice path) {
+bool has_parent_component(Slice path) {
   Slice part;
   while (take_field(&path, '/', &part)) {
     if (part.equals("..")) return true;
@@ -109,7 +109,7 @@ bool parse_mount(Slice line, const char* controller, Text& root, Text& point) {
 
 void group_directory(Slice root, Slice point, Slice path, Text& directory) {
   directory.append(point.at, point.length);
-  if (leads_upwards(root) || leads_upwards(path)) return;
+  if (has_parent_component(root) || has_parent_component(path)) return;
   if (root.equals("/")) root.length = 0;
   if (!begins_with(path, root)) return;
   Slice below{path.at + root.length, path.length - root.length};

@@ -6,7 +6,7 @@
 
 namespace seemalloc::os {
 
-struct Descriptor {
+struct CheckedDescriptor {
   int fd = -1;
   FileIdentity identity;
 

@@ -23,15 +23,15 @@ FilterCall filter_call_of_prctl(int option, long a, long b);
 // Calls that change the privileges of the calling thread only: a second thread, such as the helper
 // thread, would keep its privileges. Also calls that the kernel refuses in a process with several
 // threads: unshare and setns of a user namespace, and setns of a mount namespace.
-constexpr bool is_of_one_thread_option(int prctl_option) {
+constexpr bool option_needs_single_thread(int prctl_option) {
   return prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS ||
          prctl_option == PR_SET_NO_NEW_PRIVS || prctl_option == PR_CAPBSET_DROP ||
          prctl_option == PR_CAP_AMBIENT;
 }
-constexpr bool is_of_one_thread(long number, long a) {
+constexpr bool needs_single_thread(long number, long a) {
   constexpr long kLandlockRestrictSelf = 446;  // not in older headers
   switch (number) {
-    case SYS_prctl: return is_of_one_thread_option(static_cast<int>(a));
+    case SYS_prctl: return option_needs_single_thread(static_cast<int>(a));
     case SYS_capset:
     case SYS_unshare:
     case SYS_setns:
@@ -49,11 +49,11 @@ constexpr bool is_of_one_thread(long number, long a) {
   }
 }
 // A cheap check before both classifications.
-constexpr bool is_noted_call(long number) {
-  return number == SYS_seccomp || number == SYS_prctl || is_of_one_thread(number, 0);
+constexpr bool is_watched_call(long number) {
+  return number == SYS_seccomp || number == SYS_prctl || needs_single_thread(number, 0);
 }
-constexpr bool is_noted_option(int prctl_option) {
-  return prctl_option == PR_SET_SECCOMP || is_of_one_thread_option(prctl_option);
+constexpr bool is_watched_option(int prctl_option) {
+  return prctl_option == PR_SET_SECCOMP || option_needs_single_thread(prctl_option);
 }
 
 // Like the C library's functions of these names: they return -1 and set errno on failure.

@@ -27,7 +27,7 @@ struct Contents {
     if (!sys_failed(got)) length = static_cast<size_t>(got);
   }
   // Whether this is the word in brackets.
-  bool chosen_is(const char* word) const {
+  bool selected_word_is(const char* word) const {
     size_t first = 0;
     while (first < length && text[first] != '[') first++;
     size_t end = first;
@@ -36,11 +36,11 @@ struct Contents {
   }
 };
 
-Contents read_kept(Descriptor* file, const char* folder, const char* name) {
+Contents read_retained(CheckedDescriptor* file, const char* folder, const char* name) {
   if (!file->is_ours()) {
     Path path;
     path << folder << name;
-    file->set(open_apart(path.c_str(), O_RDONLY));
+    file->set(open_high(path.c_str(), O_RDONLY));
   }
   return Contents(file->is_ours() ? file->fd : -1);
 }
@@ -53,11 +53,11 @@ bool is_disabled_for_process() {
 }  // namespace
 
 // Read once: it depends only on the processor.
-bool HugePageSetting::size_is_ours(const char* folder) {
+bool HugePageSetting::size_is_supported(const char* folder) {
   if (size_ == Size::kUnknown) {
     Path path;
     path << folder << "/hpage_pmd_size";
-    int fd = open_apart(path.c_str(), O_RDONLY);
+    int fd = open_high(path.c_str(), O_RDONLY);
     Contents contents(fd);
     if (fd >= 0) close_file(fd);
     if (contents.length == 0) return false;
@@ -72,17 +72,17 @@ bool HugePageSetting::size_is_ours(const char* folder) {
 }
 
 bool HugePageSetting::allows(const char* folder) {
-  if (!size_is_ours(folder) || is_disabled_for_process()) return false;
-  Contents one = read_kept(&one_, folder, "/hugepages-2048kB/enabled");
-  if (one.chosen_is("never")) return false;
-  if (one.chosen_is("always") || one.chosen_is("madvise")) return true;
-  Contents all = read_kept(&all_, folder, "/enabled");
-  return all.chosen_is("always") || all.chosen_is("madvise");
+  if (!size_is_supported(folder) || is_disabled_for_process()) return false;
+  Contents one = read_retained(&size_file_, folder, "/hugepages-2048kB/enabled");
+  if (one.selected_word_is("never")) return false;
+  if (one.selected_word_is("always") || one.selected_word_is("madvise")) return true;
+  Contents all = read_retained(&global_file_, folder, "/enabled");
+  return all.selected_word_is("always") || all.selected_word_is("madvise");
 }
 
 void HugePageSetting::close() {
-  one_.close();
-  all_.close();
+  size_file_.close();
+  global_file_.close();
 }
 
 }  // namespace seemalloc::os

@@ -22,11 +22,11 @@ class HugePageSetting {
  private:
   enum class Size { kUnknown, kOurs, kOther };
 
-  bool size_is_ours(const char* folder);
+  bool size_is_supported(const char* folder);
 
   Size size_ = Size::kUnknown;
-  Descriptor all_;  // for all sizes
-  Descriptor one_;  // for this size, since Linux 6.8; may defer to the other file
+  CheckedDescriptor global_file_;  // for all sizes
+  CheckedDescriptor size_file_;    // for this size, since Linux 6.8; may defer to the other file
 };
 
 }  // namespace seemalloc::os

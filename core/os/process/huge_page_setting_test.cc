@@ -64,18 +64,18 @@ TEST_F(Folder, TheWordForTheSizeCountsMore) {
   EXPECT_FALSE(allows());
 }
 
-TEST_F(Folder, HugePagesOfAnotherSizeAreNoUse) {
+TEST_F(Folder, HugePagesOfOtherSizesAreRejected) {
   write("hpage_pmd_size", "536870912\n");
   EXPECT_FALSE(allows());
 }
 
-TEST_F(Folder, WhatCannotBeReadIsANo) {
+TEST_F(Folder, UnreadableSettingIsNo) {
   EXPECT_FALSE(setting.allows("/nowhere"));
   HugePageSetting other;
   std::filesystem::remove(path + "/enabled");
   EXPECT_FALSE(other.allows(path.c_str()));
   write("enabled", "[always] madvise never\n");
-  RefuseCalls refuse(SYS_openat, EPERM);
+  FailCalls refuse(SYS_openat, EPERM);
   EXPECT_FALSE(other.allows(path.c_str()));
 }
 

@@ -8,7 +8,7 @@ bool Lines::fill() {
   if (fd_ < 0) return false;
   char* buffer = buffer_->at;
   if (start_ == 0 && filled_ == sizeof(Buffer)) {
-    cut_ = true;
+    line_truncated_ = true;
     filled_ = 0;
   }
   for (size_t i = start_; i < filled_; i++) buffer[i - start_] = buffer[i];

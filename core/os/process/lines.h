@@ -17,7 +17,8 @@ class Lines {
  public:
   explicit Lines(const char* path) : fd_(open_file(path, O_RDONLY)), closes_(true) {}
   // Reads a file that stays open. If its descriptor is no longer ours, there are no lines.
-  explicit Lines(const Descriptor& kept) : fd_(kept.is_ours() ? kept.fd : -1), closes_(false) {}
+  explicit Lines(const CheckedDescriptor& kept)
+      : fd_(kept.is_ours() ? kept.fd : -1), closes_(false) {}
   ~Lines() {
     if (closes_ && fd_ >= 0) close_file(fd_);
   }
@@ -34,10 +35,10 @@ class Lines {
         end = filled_;  // fill() moves the contents
         if (start_ == end) return false;
       }
-      bool whole = !cut_;
+      bool whole = !line_truncated_;
       *line = Slice{buffer_->at + start_, end - start_};
       start_ = end < filled_ ? end + 1 : end;
-      cut_ = false;
+      line_truncated_ = false;
       if (whole) return true;
     }
   }
@@ -49,7 +50,7 @@ class Lines {
   int fd_;
   bool closes_;
   long offset_ = 0;
-  bool cut_ = false;  // the beginning of the line was dropped
+  bool line_truncated_ = false;  // the beginning of the line was dropped
   size_t start_ = 0;
   size_t filled_ = 0;
   struct Buffer {

@@ -26,7 +26,7 @@ class LoadedObject {
 
   bool exists() const { return map_ != nullptr; }
   // Whether the object contains this code.
-  bool is_this() const;
+  bool contains_this_code() const;
   LoadedObject next() const;
 
   const DynamicSymbols& symbols() const { return symbols_; }

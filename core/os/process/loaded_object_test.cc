@@ -39,17 +39,17 @@ std::string rights_at(const void* address) {
 }
 
 TEST(LoadedObject, TheProgramIsFirstAndThis) {
-  EXPECT_TRUE(first_loaded_object().is_this());
+  EXPECT_TRUE(first_loaded_object().contains_this_code());
   int count = 0, this_one = 0;
   for (LoadedObject object = first_loaded_object(); object.exists(); object = object.next()) {
     count++;
-    this_one += object.is_this();
+    this_one += object.contains_this_code();
   }
   EXPECT_EQ(this_one, 1);
   EXPECT_GT(count, 2);
 }
 
-TEST(LoadedObject, FindsInTheCLibraryWhatDlsymFinds) {
+TEST(LoadedObject, MatchesDlsymInTheCLibrary) {
   void* handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   LoadedObject libc = object_of(handle);
   ASSERT_TRUE(libc.exists());
@@ -107,7 +107,7 @@ TEST_P(LibraryWith, AllItsFunctionsAndNothingElse) {
 
 int other_answer() { return -1; }
 
-TEST_P(LibraryWith, DlsymFindsWhatAFunctionIsRedirectedTo) {
+TEST_P(LibraryWith, DlsymFindsTheRedirectedFunction) {
   using Answer = int (*)();
   auto bound_before = reinterpret_cast<Answer>(found("answer_420"));
   const Elf64_Sym *one = object_.symbols().function("answer_420"),

@@ -15,8 +15,8 @@ constexpr uint64_t kPresent = uint64_t{1} << 63, kExclusive = uint64_t{1} << 56;
 constexpr size_t kWords = 512;
 }  // namespace
 
-size_t PageResidence::own_bytes(const void* start, size_t bytes) {
-  if (!file_.is_ours()) file_.set(open_apart("/proc/thread-self/pagemap", O_RDONLY));
+size_t PageResidence::exclusive_bytes(const void* start, size_t bytes) {
+  if (!file_.is_ours()) file_.set(open_high("/proc/thread-self/pagemap", O_RDONLY));
   if (!file_.is_ours()) return 0;
   size_t first = reinterpret_cast<uintptr_t>(start) / page_bytes(), pages = bytes / page_bytes(),
          own = 0;

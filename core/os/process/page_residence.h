@@ -16,11 +16,11 @@ class PageResidence {
  public:
   // Bytes of [start, start + bytes) that are resident and mapped by this process only; 0 if this is
   // unknown. Requires: whole OS pages.
-  size_t own_bytes(const void* start, size_t bytes);
+  size_t exclusive_bytes(const void* start, size_t bytes);
   void close() { file_.close(); }
 
  private:
-  Descriptor file_;
+  CheckedDescriptor file_;
 };
 
 }  // namespace seemalloc::os

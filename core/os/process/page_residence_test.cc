@@ -34,14 +34,14 @@ class PageResidenceTest : public testing::Test {
   PageResidence residence;
 };
 
-TEST_F(PageResidenceTest, CountsWhatIsThere) {
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), kBytes);
+TEST_F(PageResidenceTest, CountsResidentPages) {
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), kBytes);
   madvise(memory + MiB, 64 * KiB, MADV_DONTNEED);
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), kBytes - 64 * KiB);
-  EXPECT_EQ(residence.own_bytes(memory + MiB, 64 * KiB), 0u);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), kBytes - 64 * KiB);
+  EXPECT_EQ(residence.exclusive_bytes(memory + MiB, 64 * KiB), 0u);
 }
 
-TEST_F(PageResidenceTest, WhatAForkedChildSharesIsNotOurs) {
+TEST_F(PageResidenceTest, PagesSharedWithAForkedChildAreNotExclusive) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   int child = fork();
@@ -51,22 +51,22 @@ TEST_F(PageResidenceTest, WhatAForkedChildSharesIsNotOurs) {
     _exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);
   }
   ::close(ends[0]);
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), 0u);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), 0u);
   memset(memory, 2, MiB);  // copied on write
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), MiB);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), MiB);
   ::close(ends[1]);
   waitpid(child, nullptr, 0);
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), kBytes);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), kBytes);
 }
 
-TEST_F(PageResidenceTest, WhereNobodyTellsItIsNothing) {
+TEST_F(PageResidenceTest, IsEmptyIfTheKernelDoesNotAnswer) {
   {
-    RefuseCalls refuse(SYS_openat, EACCES);
-    EXPECT_EQ(residence.own_bytes(memory, kBytes), 0u);
+    FailCalls refuse(SYS_openat, EACCES);
+    EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), 0u);
   }
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), kBytes) << "asked again";
-  RefuseCalls refuse(SYS_pread64, EIO);
-  EXPECT_EQ(residence.own_bytes(memory, kBytes), 0u);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), kBytes) << "asked again";
+  FailCalls refuse(SYS_pread64, EIO);
+  EXPECT_EQ(residence.exclusive_bytes(memory, kBytes), 0u);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ bool is_last_thread(int* status) {
   return true;
 }
 
-size_t working_folder(char* path, size_t capacity) {
+size_t working_directory(char* path, size_t capacity) {
   long bytes = sys(SYS_getcwd, as_long(path), static_cast<long>(capacity));  // with the null
   return bytes > 1 && path[0] == '/' ? static_cast<size_t>(bytes - 1) : 0;
 }

@@ -24,7 +24,7 @@ bool is_last_thread(int* status);
 void name_thread(const char* name);
 // Gets the current working directory. Returns its length, or 0 if it is unknown or longer than
 // `capacity`.
-size_t working_folder(char* path, size_t capacity);
+size_t working_directory(char* path, size_t capacity);
 // The privileges of a thread of this process that can be read without opening a file: effective
 // user and group, and capabilities.
 struct Credentials {

@@ -11,7 +11,7 @@
 namespace seemalloc::os {
 
 namespace sandbox {
-constinit std::atomic<uint64_t> state{kNotAskedYet};
+constinit std::atomic<uint64_t> state{kNotDetectedYet};
 constinit thread_local bool is_helper __attribute__((tls_model("initial-exec"))) = false;
 }  // namespace sandbox
 
@@ -21,16 +21,18 @@ namespace {
 
 enum class Filter : unsigned { kNone, kContainer, kSandbox };
 // The filter state of a thread, from its status file.
-struct Seen {
+struct FilterState {
   Filter filter = Filter::kNone;
   unsigned count = 0;  // number of filters (Linux 5.9)
-  bool operator==(const Seen&) const = default;
+  bool operator==(const FilterState&) const = default;
 };
 
 constinit std::atomic<bool> never{false}, in_container{false};
-constinit std::atomic<Seen> at_start{Seen{}};
+constinit std::atomic<FilterState> at_start{FilterState{}};
 
-uint64_t one(bool for_all_threads) { return for_all_threads ? kOneOfAll : kOneOfAThread; }
+uint64_t one(bool for_all_threads) {
+  return for_all_threads ? kOneProcessFilter : kOneThreadFilter;
+}
 
 // Finds the number behind "\nKEY:\t" in a text that is read in pieces.
 class Field {
@@ -103,7 +105,7 @@ bool is_in_a_container() {
 // Uses open, read and close, which the dynamic linker has already needed. A filter installed by an
 // unprivileged process comes with no_new_privs: a sandbox, which may kill. A filter without
 // no_new_privs is a container runtime's, and returns errors.
-Seen look_for_filter() {
+FilterState read_filter_state() {
   Status status = read_status("/proc/thread-self/status");
   if (status.error == -EPERM || status.error == -EACCES || status.error == -ENOSYS)
     return {Filter::kSandbox};
@@ -112,37 +114,37 @@ Seen look_for_filter() {
 }
 
 // The runtime installs one filter: a second one was installed inside the container.
-bool is_of_runtime(const Seen& seen) {
+bool is_container_filter(const FilterState& seen) {
   return seen.count <= 1 && in_container.load(std::memory_order_relaxed);
 }
 
 // Another thread may run this at the same time and count a filter twice. That is harmless: filters
 // found here are never removed from the count.
-void find_out() {
-  Seen found = look_for_filter();
+void detect_at_start() {
+  FilterState found = read_filter_state();
   if (found.filter == Filter::kSandbox && is_in_a_container())
     in_container.store(true, std::memory_order_relaxed);
   at_start.store(found, std::memory_order_relaxed);
-  bool is_sandbox = found.filter == Filter::kSandbox && !is_of_runtime(found);
-  if (is_sandbox) state.fetch_add(kOneOfAll, std::memory_order_relaxed);
-  state.fetch_and(~kNotAskedYet, std::memory_order_release);
+  bool is_sandbox = found.filter == Filter::kSandbox && !is_container_filter(found);
+  if (is_sandbox) state.fetch_add(kOneProcessFilter, std::memory_order_relaxed);
+  state.fetch_and(~kNotDetectedYet, std::memory_order_release);
 }
 
 }  // namespace
 
-bool sandbox::is_limited_slow(uint64_t now) {
+bool sandbox::calls_are_limited_slow(uint64_t now) {
   if (never.load(std::memory_order_relaxed)) return false;
-  if (now == kNotAskedYet) {
-    find_out();
+  if (now == kNotDetectedYet) {
+    detect_at_start();
     now = state.load(std::memory_order_relaxed);
   }
-  return (now & kOfAll) != 0 || ((now & kOfThreads) != 0 && !is_helper);
+  return (now & kProcessFilters) != 0 || ((now & kThreadFilters) != 0 && !is_helper);
 }
 
-void limit_calls() { expect_filter(true); }
+void limit_calls() { begin_filter_install(true); }
 void never_limit_calls() { never.store(true, std::memory_order_relaxed); }
 
-void expect_filter(bool for_all_threads) {
+void begin_filter_install(bool for_all_threads) {
   state.fetch_add(one(for_all_threads), std::memory_order_seq_cst);
 }
 void filter_was_refused(bool for_all_threads) {
@@ -151,10 +153,10 @@ void filter_was_refused(bool for_all_threads) {
 
 bool is_in_a_sandbox() {
   if (never.load(std::memory_order_relaxed)) return false;
-  if (is_limited()) return true;
-  Seen now = look_for_filter();
+  if (calls_are_limited()) return true;
+  FilterState now = read_filter_state();
   return now != at_start.load(std::memory_order_relaxed) ||
-         (now.filter == Filter::kSandbox && !is_of_runtime(now));
+         (now.filter == Filter::kSandbox && !is_container_filter(now));
 }
 
 }  // namespace seemalloc::os

@@ -19,7 +19,7 @@ void never_limit_calls();
 
 // A filter is about to be installed, for the calling thread or for all. The limits apply from now
 // on, unless it is refused.
-void expect_filter(bool for_all_threads);
+void begin_filter_install(bool for_all_threads);
 void filter_was_refused(bool for_all_threads);
 
 // For use before a thread is started: a filter may have been installed unnoticed, by a bare system

@@ -31,7 +31,7 @@ namespace {
 
 class Filter {
  public:
-  explicit Filter(bool for_all) : for_all_(for_all) { expect_filter(for_all); }
+  explicit Filter(bool for_all) : for_all_(for_all) { begin_filter_install(for_all); }
   ~Filter() { filter_was_refused(for_all_); }
 
  private:
@@ -51,7 +51,7 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
   ASSERT_TRUE(opens_files());
   {
     Filter filter(true);
-    EXPECT_TRUE(is_limited());
+    EXPECT_TRUE(calls_are_limited());
     EXPECT_FALSE(opens_files());
     EXPECT_FALSE(fence_all_threads());
     EXPECT_EQ(process_id(), process) << "as it was told";
@@ -68,7 +68,7 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     ASSERT_NE(memory, nullptr);
     memory[0] = 1;
     size_t resident = 0;
-    EXPECT_FALSE(ask_resident_bytes(memory, bytes, Reason::kReport, &resident));
+    EXPECT_FALSE(query_resident_bytes(memory, bytes, Reason::kReport, &resident));
     EXPECT_FALSE(set_huge_pages(memory, bytes, true));
     EXPECT_LT(collapse_into_huge_pages(memory, bytes), 0);
     EXPECT_TRUE(purge(memory, bytes, Reason::kReport));
@@ -83,12 +83,12 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     uint64_t then = thread_cpu_ns(), then_by_all = process_cpu_ns();
     EXPECT_GE(then, used);
     EXPECT_GE(then_by_all, used_by_all);
-    pause(20 * kMillisecond_ns);
-    EXPECT_GE(thread_cpu_ns(), then + 20 * kMillisecond_ns);
-    EXPECT_GE(process_cpu_ns(), then_by_all + 20 * kMillisecond_ns);
-    EXPECT_LT(thread_cpu_ns(), then + 1000 * kSecond_ns) << "not the age of the machine";
+    pause(20 * kMillisecondNs);
+    EXPECT_GE(thread_cpu_ns(), then + 20 * kMillisecondNs);
+    EXPECT_GE(process_cpu_ns(), then_by_all + 20 * kMillisecondNs);
+    EXPECT_LT(thread_cpu_ns(), then + 1000 * kSecondNs) << "not the age of the machine";
   }
-  EXPECT_FALSE(is_limited());
+  EXPECT_FALSE(calls_are_limited());
   EXPECT_TRUE(opens_files());
 }
 
@@ -111,19 +111,19 @@ TEST(Sandbox, TheHelperIsOutsideOfAThreadsFilterAndInsideOfOneForAll) {
     this_thread_is_the_helper();
     std::thread program([] {
       Filter filter(false);
-      EXPECT_TRUE(is_limited());
-      EXPECT_FALSE(all_threads_are_limited());
+      EXPECT_TRUE(calls_are_limited());
+      EXPECT_FALSE(all_threads_calls_are_limited());
     });
     program.join();
     {
       Filter filter(false);
-      EXPECT_FALSE(is_limited());
+      EXPECT_FALSE(calls_are_limited());
       EXPECT_TRUE(opens_files());
       Filter other(true);
-      EXPECT_TRUE(is_limited());
-      EXPECT_TRUE(all_threads_are_limited());
+      EXPECT_TRUE(calls_are_limited());
+      EXPECT_TRUE(all_threads_calls_are_limited());
     }
-    EXPECT_FALSE(is_limited());
+    EXPECT_FALSE(calls_are_limited());
   }).join();
 }
 
@@ -155,14 +155,14 @@ TEST(Sandbox, AChangedSignalMaskIsRestoredAndAnUnchangedOneLeft) {
   EXPECT_FALSE(is_blocked(SIGUSR1));
 }
 
-TEST(Sandbox, OneRefusedFilterDoesNotLiftAnothers) {
+TEST(Sandbox, RefusedFilterDoesNotLiftAnother) {
   Filter stays(false);
   for (int i = 0; i < 3; i++) {
     Filter refused(true);
     Filter also_refused(false);
   }
-  EXPECT_TRUE(is_limited());
-  EXPECT_FALSE(all_threads_are_limited());
+  EXPECT_TRUE(calls_are_limited());
+  EXPECT_FALSE(all_threads_calls_are_limited());
 }
 
 // ---- waits that the kernel refuses ----
@@ -170,12 +170,12 @@ TEST(Sandbox, OneRefusedFilterDoesNotLiftAnothers) {
 TEST(RefusedWaits, AreSleptThrough) {
   for (long call : {SYS_futex, SYS_ppoll}) {
     for (int error : {EPERM, ENOSYS, EINVAL}) {
-      RefuseCalls refused(call, error);
+      FailCalls refused(call, error);
       uint64_t begin = monotonic_ns();
-      pause(10 * kMillisecond_ns);
+      pause(10 * kMillisecondNs);
       Poll none[2] = {{-1, false}, {-1, false}};
-      poll_ready(none, 2, 10 * kMillisecond_ns);
-      EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecond_ns) << call << " refused with " << error;
+      poll_ready(none, 2, 10 * kMillisecondNs);
+      EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecondNs) << call << " refused with " << error;
       EXPECT_TRUE(can_pause());
     }
   }
@@ -185,12 +185,12 @@ TEST(RefusedWaits, ASandboxHasOneThatIsAllowed) {
   Filter filter(true);
   uint64_t begin = monotonic_ns();
   Poll none[1] = {{-1, false}};
-  poll_ready(none, 1, 20 * kMillisecond_ns);
-  EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecond_ns);
+  poll_ready(none, 1, 20 * kMillisecondNs);
+  EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecondNs);
 }
 
 // The kernel refuses a list longer than the process may have descriptors, whatever its entries.
-TEST(RefusedWaits, PlacesThatAreNotOpenDoNotCount) {
+TEST(RefusedWaits, ClosedSlotsDoNotCount) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_EQ(write(ends[1], "x", 1), 1);
@@ -200,7 +200,7 @@ TEST(RefusedWaits, PlacesThatAreNotOpenDoNotCount) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   std::vector<Poll> polls(11, Poll{-1, false});
   polls[7] = {ends[0], false};
-  poll_ready(polls.data(), polls.size(), kSecond_ns);
+  poll_ready(polls.data(), polls.size(), kSecondNs);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   for (size_t i = 0; i < polls.size(); i++) EXPECT_EQ(polls[i].ready, i == 7) << i;
   close(ends[0]);

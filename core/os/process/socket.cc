@@ -31,7 +31,7 @@ constexpr int kInUse = -98;        // -EADDRINUSE
 // Programs rely on the low descriptor numbers: they close standard streams and expect the next open
 // to get the lowest free number, and they list the open descriptors (Python's own tests look at
 // 256). Our numbers are above these; if the limit is lower, they are above 2.
-int out_of_the_way(int fd) {
+int move_to_high_descriptor(int fd) {
   constexpr int kOurs = 256, kAboveStandardStreams = 3;
   if (fd < 0) return fd;
   int moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOurs));
@@ -58,8 +58,8 @@ bool is_trusted(int fd) {
 
 // Writes to a non-blocking descriptor. Each part has a time limit, and so has the whole.
 int write_in_time(int fd, const char* data, size_t bytes) {
-  constexpr uint64_t kNoProgress_ns = 5 * kSecond_ns, kAll_ns = 30 * kSecond_ns;
-  constexpr uint64_t kStep_ns = 100 * kMillisecond_ns;
+  constexpr uint64_t kNoProgressNs = 5 * kSecondNs, kAllNs = 30 * kSecondNs;
+  constexpr uint64_t kStepNs = 100 * kMillisecondNs;
   constexpr int kTimedOut = -110;  // -ETIMEDOUT
   uint64_t began_ns = monotonic_ns(), moved_ns = began_ns;
   while (bytes != 0) {
@@ -68,10 +68,10 @@ int write_in_time(int fd, const char* data, size_t bytes) {
     if (sys_failed(result) && result != kWouldBlock) return static_cast<int>(result);
     uint64_t now_ns = monotonic_ns();
     if (result == kWouldBlock) {
-      if (now_ns - moved_ns >= kNoProgress_ns || now_ns - began_ns >= kAll_ns) return kTimedOut;
+      if (now_ns - moved_ns >= kNoProgressNs || now_ns - began_ns >= kAllNs) return kTimedOut;
       Poll room{fd, false, false, false, true};
-      poll_ready(&room, 1, kStep_ns);
-      if (!room.ready) pause(kMillisecond_ns);  // the poll may have been refused
+      poll_ready(&room, 1, kStepNs);
+      if (!room.ready) pause(kMillisecondNs);  // the poll may have been refused
       continue;
     }
     data += result;
@@ -103,15 +103,15 @@ int write_special_file(const char* path, const char* data, size_t bytes) {
   return result;
 }
 
-int make_private_folder(const char* path) {
+int make_private_directory(const char* path) {
   long made = sys(SYS_mkdirat, AT_FDCWD, as_long(path), 0700);
   struct statx status {};
   long found = sys(SYS_statx, AT_FDCWD, as_long(path), AT_SYMLINK_NOFOLLOW,
                    STATX_TYPE | STATX_MODE | STATX_UID, as_long(&status));
   if (sys_failed(found)) return static_cast<int>(sys_failed(made) ? made : found);
-  if (!S_ISDIR(status.stx_mode)) return kNoFolder;
-  if (status.stx_uid != effective_user()) return kFolderOfAnother;
-  return (status.stx_mode & 077) == 0 ? 0 : kFolderOpen;
+  if (!S_ISDIR(status.stx_mode)) return kNoDirectory;
+  if (status.stx_uid != effective_user()) return kDirectoryOfAnotherUser;
+  return (status.stx_mode & 077) == 0 ? 0 : kDirectoryOpenToOthers;
 }
 
 namespace {
@@ -128,7 +128,7 @@ bool set_address(const char* path, sockaddr_un* address) {
 // Another process may have the same process id, in another pid namespace, and use the same
 // directory.
 bool is_listened_to(const sockaddr_un& address) {
-  int fd = out_of_the_way(
+  int fd = move_to_high_descriptor(
       static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return false;
   long result = sys(SYS_connect, fd, as_long(&address), sizeof(address));
@@ -142,7 +142,7 @@ int listen_unix(const char* path) {
   sockaddr_un address{};
   if (!set_address(path, &address)) return kNameTooLong;
   if (!(identity(path) == FileIdentity{}) && is_listened_to(address)) return kInUse;
-  int fd = out_of_the_way(
+  int fd = move_to_high_descriptor(
       static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
   // A client that connects between bind and listen is refused, as if the socket were a leftover. So
@@ -164,7 +164,7 @@ int listen_unix(const char* path) {
 void stop_listening(int listener) { sys(SYS_shutdown, listener, SHUT_RDWR); }
 
 int accept_unix(int listener, unsigned* peer_user) {
-  int fd = out_of_the_way(
+  int fd = move_to_high_descriptor(
       static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   if (fd < 0) return fd;
   struct {
@@ -199,7 +199,8 @@ long send_now(int fd, const void* data, size_t bytes) {
 }
 
 int make_memory_file(const char* name) {
-  return out_of_the_way(static_cast<int>(sys(SYS_memfd_create, as_long(name), MFD_CLOEXEC)));
+  return move_to_high_descriptor(
+      static_cast<int>(sys(SYS_memfd_create, as_long(name), MFD_CLOEXEC)));
 }
 
 bool secret_bits(void* out, size_t bytes) {
@@ -208,10 +209,12 @@ bool secret_bits(void* out, size_t bytes) {
          static_cast<long>(bytes);
 }
 
-int open_apart(const char* path, int flags) { return out_of_the_way(open_file(path, flags)); }
+int open_high(const char* path, int flags) {
+  return move_to_high_descriptor(open_file(path, flags));
+}
 
 void make_room_for_descriptors() {
-  int any = open_apart("/", O_PATH);
+  int any = open_high("/", O_PATH);
   if (any >= 0) close_file(any);
 }
 
@@ -219,7 +222,7 @@ int watch_stalls(const char* pressure_file) {
   // 50 ms of each second; without CAP_SYS_RESOURCE (Linux 6.5) a window is as long as the kernel's
   // own averages are apart.
   constexpr const char* kTriggers[] = {"some 50000 1000000", "some 100000 2000000"};
-  int fd = open_apart(pressure_file, O_RDWR | O_NONBLOCK);
+  int fd = open_high(pressure_file, O_RDWR | O_NONBLOCK);
   if (fd < 0) return fd;
   int result = 0;
   for (const char* trigger : kTriggers) {
@@ -236,7 +239,7 @@ uint64_t set_of(int signal) { return uint64_t{1} << (signal - 1); }
 
 int watch_signal(int signal) {
   uint64_t set = set_of(signal);
-  return out_of_the_way(
+  return move_to_high_descriptor(
       static_cast<int>(sys(SYS_signalfd4, -1, as_long(&set), sizeof(set), O_CLOEXEC | O_NONBLOCK)));
 }
 
@@ -254,11 +257,11 @@ bool is_signal_pending(int signal) {
 }
 
 void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
-  constexpr size_t kMost = 32;
-  if (count > kMost) count = kMost;
+  constexpr size_t kMax = 32;
+  if (count > kMax) count = kMax;
   // Leaves out descriptors that are not open, because the kernel compares the number of entries
   // with the limit of open files.
-  pollfd fds[kMost];
+  pollfd fds[kMax];
   size_t open = 0;
   for (size_t i = 0; i < count; i++) {
     if (polls[i].fd >= 0)
@@ -268,8 +271,8 @@ void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
                                                                 : POLLIN),
                            0};
   }
-  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns),
-                   static_cast<long>(timeout_ns % kSecond_ns)};
+  timespec timeout{static_cast<time_t>(timeout_ns / kSecondNs),
+                   static_cast<long>(timeout_ns % kSecondNs)};
   long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
   // The call was refused: pauses, so that a caller that waits in a loop does not use up the
   // processor.

@@ -20,9 +20,9 @@ int write_special_file(const char* path, const char* data, size_t bytes);
 
 // Creates the directory, for this user only (0700), if it is missing. Returns 0, -errno, or the
 // problem with an existing directory.
-inline constexpr int kFolderOfAnother = 1, kNoFolder = 2 /* a file or a link */,
-                     kFolderOpen = 3 /* to other users */;
-int make_private_folder(const char* path);
+inline constexpr int kDirectoryOfAnotherUser = 1, kNoDirectory = 2 /* a file or a link */,
+                     kDirectoryOpenToOthers = 3 /* to other users */;
+int make_private_directory(const char* path);
 // Creates a listening socket at `path` (mode 0600). It replaces a socket without a listener.
 // Returns a descriptor or -errno (-EADDRINUSE: the existing socket has a listener). The socket is
 // created in the same directory under a name with ~ as the last letter, and then renamed.
@@ -48,7 +48,7 @@ int make_memory_file(const char* name);
 bool secret_bits(void* out, size_t bytes);
 
 // Like open_file, with a high descriptor number that the program does not expect.
-int open_apart(const char* path, int flags);
+int open_high(const char* path, int flags);
 // Makes the process's descriptor table long enough for such numbers. Called while the process has
 // one thread, because it is quick then: for a table that threads share, the kernel waits until no
 // processor uses the old one (RCU), 8 to

@@ -107,17 +107,17 @@ TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
   EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), -ENXIO) << "nobody has opened it";
   int reader = pipe.open_reader();
   EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), 0);
-  let_pass(kSecond_ns);
+  advance_test_clock(kSecondNs);
   std::atomic<bool> done{false};
   std::thread time([&] {
-    for (; !done; pause(kMillisecond_ns)) let_pass(100 * kMillisecond_ns);
+    for (; !done; pause(kMillisecondNs)) advance_test_clock(100 * kMillisecondNs);
   });
   EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()),
             -ETIMEDOUT);
   // A reader that reads a little again and again is not waited for without limit either.
   std::thread drip([&] {
     char page[4096];
-    for (; !done; pause(20 * kMillisecond_ns)) {
+    for (; !done; pause(20 * kMillisecondNs)) {
       if (read(reader, page, sizeof(page)) < 0) continue;
     }
   });
@@ -139,7 +139,7 @@ TEST(SpecialFiles, AStrangersPipeGetsNothing) {
   EXPECT_EQ(write_special_file("/dev/null", "text", 4), 0);
 }
 
-TEST(SpecialFiles, AFileThatHasComeInThePlaceOfAPipeStaysAsItIs) {
+TEST(SpecialFiles, FileThatReplacedAPipeIsNotTouched) {
   NamedPipe pipe;
   std::string file = pipe.path() + "'s neighbour";
   std::ofstream(file) << "ours";
@@ -149,13 +149,13 @@ TEST(SpecialFiles, AFileThatHasComeInThePlaceOfAPipeStaysAsItIs) {
   EXPECT_EQ(text, "ours");
 }
 
-TEST(SpecialFiles, AReaderThatGoesAwayIsNoSignal) {
+TEST(SpecialFiles, ClosedReaderRaisesNoSignal) {
   auto write_to_a_pipe_that_closes = [] {
     NamedPipe pipe;
     int reader = pipe.open_reader();
     std::thread closes([&] {
       char page[4096];
-      while (read(reader, page, sizeof(page)) <= 0) pause(kMillisecond_ns);
+      while (read(reader, page, sizeof(page)) <= 0) pause(kMillisecondNs);
       pipe.close_reader();
     });
     std::string text(1 << 20, 'x');

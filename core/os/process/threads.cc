@@ -41,18 +41,18 @@ static_assert(sizeof(Notification) == 64);
 
 // The clock of a single thread in the kernel's numbering: the inverted thread id above three bits
 // that mean "of a thread, as the scheduler measures it".
-long clock_of(int thread, ThreadClock clock) {
+long thread_clock_id(int thread, ThreadClock clock) {
   constexpr int kOfThread = 4, kScheduler = 2;
   if (clock == ThreadClock::kWall) return CLOCK_MONOTONIC;
   return static_cast<int>(~static_cast<unsigned>(thread) << 3 | kOfThread | kScheduler);
 }
 
 timespec timespec_of(uint64_t ns) {
-  return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)};
+  return {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
 }
 
 // Returns 0 when it is not a thread's name.
-int number_of(const char* name) {
+int parse_thread_id(const char* name) {
   int number = 0;
   for (; *name >= '0' && *name <= '9'; name++) number = number * 10 + (*name - '0');
   return *name == 0 ? number : 0;
@@ -61,7 +61,7 @@ int number_of(const char* name) {
 }  // namespace
 
 bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
-  int fd = open_apart("/proc/self/task", O_RDONLY | O_DIRECTORY);
+  int fd = open_high("/proc/self/task", O_RDONLY | O_DIRECTORY);
   if (fd < 0) return false;
   struct Buffer {
     alignas(Entry) char at[kScratchBytes];
@@ -72,7 +72,7 @@ bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
          !sys_failed(bytes)) {
     for (long at = 0; at < bytes;) {
       const Entry* entry = reinterpret_cast<const Entry*>(buffer->at + at);
-      int thread = number_of(entry->name);
+      int thread = parse_thread_id(entry->name);
       if (thread != 0) visit(context, thread);
       at += entry->bytes;
     }
@@ -84,7 +84,7 @@ bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
 bool read_thread_name(int thread, char (&name)[kThreadNameBytes]) {
   FixedText<64> path;
   path << "/proc/self/task/" << thread << "/comm";
-  int fd = open_apart(path.c_str(), O_RDONLY);
+  int fd = open_high(path.c_str(), O_RDONLY);
   if (fd < 0) return false;
   char read[kThreadNameBytes];  // at most 15 bytes and a newline
   long bytes = read_some(fd, read, sizeof(read));
@@ -121,8 +121,8 @@ int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {
   notification.how = SIGEV_THREAD_ID;
   notification.thread = thread;
   int timer = -1;
-  long result =
-      sys(SYS_timer_create, clock_of(thread, clock), as_long(&notification), as_long(&timer));
+  long result = sys(SYS_timer_create, thread_clock_id(thread, clock), as_long(&notification),
+                    as_long(&timer));
   return sys_failed(result) ? static_cast<int>(result) : timer;
 }
 

@@ -32,7 +32,7 @@ std::set<int> threads() {
 class Spinner {
  public:
   Spinner() : thread_([this] { run(); }) {
-    while (id == 0) pause(kMillisecond_ns);
+    while (id == 0) pause(kMillisecondNs);
   }
   ~Spinner() { end(); }
   void end() {
@@ -46,7 +46,7 @@ class Spinner {
   void run() {
     id = thread_id();
     while (!stop_) {
-      if (!spinning_) pause(kMillisecond_ns);
+      if (!spinning_) pause(kMillisecondNs);
     }
   }
   std::atomic<bool> stop_{false}, spinning_{false};
@@ -73,7 +73,7 @@ TEST(Threads, HaveNames) {
   prctl(PR_SET_NAME, before);
   int gone = other.id;
   other.end();
-  for (int i = 0; i < 1000 && is_thread(gone); i++) pause(kMillisecond_ns);
+  for (int i = 0; i < 1000 && is_thread(gone); i++) pause(kMillisecondNs);
   EXPECT_FALSE(is_thread(gone));
   EXPECT_FALSE(read_thread_name(gone, name));
   EXPECT_FALSE(is_thread(1)) << "of another process";
@@ -88,12 +88,12 @@ TEST(Threads, ListsThoseOfThisProcess) {
     EXPECT_TRUE(threads().contains(gone));
   }
   // Join may return before the thread is gone.
-  for (int i = 0; i < 1000 && threads().contains(gone); i++) pause(kMillisecond_ns);
+  for (int i = 0; i < 1000 && threads().contains(gone); i++) pause(kMillisecondNs);
   EXPECT_FALSE(threads().contains(gone));
 }
 
-TEST(Threads, SaysWhenItCannotTell) {
-  RefuseCalls refuse(SYS_openat, 2);
+TEST(Threads, ReportsFailure) {
+  FailCalls refuse(SYS_openat, 2);
   bool any = false;
   EXPECT_FALSE(
       for_each_thread([](void* context, int) { *static_cast<bool*>(context) = true; }, &any));
@@ -126,17 +126,17 @@ TEST(ThreadTimer, InterruptsItsThreadWhileItRuns) {
   int timer = make_thread_timer(other.id, ThreadClock::kCpu, SIGUSR1, &token);
   ASSERT_GE(timer, 0);
   EXPECT_FALSE(is_timer_set(timer));
-  ASSERT_TRUE(set_timer(timer, 10 * kMillisecond_ns, 10 * kMillisecond_ns));
+  ASSERT_TRUE(set_timer(timer, 10 * kMillisecondNs, 10 * kMillisecondNs));
   EXPECT_TRUE(is_timer_set(timer));
-  pause(50 * kMillisecond_ns);
+  pause(50 * kMillisecondNs);
   EXPECT_LE(signals, 1) << "it sleeps";
   other.spin();
-  for (int i = 0; i < 20000 && signals < 5; i++) pause(kMillisecond_ns);
+  for (int i = 0; i < 20000 && signals < 5; i++) pause(kMillisecondNs);
   EXPECT_GE(signals, 5);
   EXPECT_EQ(elsewhere, 0);
   EXPECT_EQ(carried, &token);
   other.end();
-  for (int i = 0; i < 1000 && is_timer_set(timer); i++) pause(kMillisecond_ns);
+  for (int i = 0; i < 1000 && is_timer_set(timer); i++) pause(kMillisecondNs);
   EXPECT_FALSE(is_timer_set(timer)) << "its thread has ended";
   delete_timer(timer);
 }
@@ -148,8 +148,8 @@ TEST(ThreadTimer, OfTheWallInterruptsASleeper) {
   signals = elsewhere = 0;
   int timer = make_thread_timer(other.id, ThreadClock::kWall, SIGUSR1, nullptr);
   ASSERT_GE(timer, 0);
-  ASSERT_TRUE(set_timer(timer, kMillisecond_ns, kMillisecond_ns));
-  for (int i = 0; i < 10000 && signals < 5; i++) pause(kMillisecond_ns);
+  ASSERT_TRUE(set_timer(timer, kMillisecondNs, kMillisecondNs));
+  for (int i = 0; i < 10000 && signals < 5; i++) pause(kMillisecondNs);
   delete_timer(timer);
   EXPECT_GE(signals, 5);
   EXPECT_EQ(elsewhere, 0);
@@ -158,7 +158,7 @@ TEST(ThreadTimer, OfTheWallInterruptsASleeper) {
 TEST(ThreadTimer, IsRefusedForAThreadThatIsNotOurs) {
   EXPECT_LT(make_thread_timer(1 << 30, ThreadClock::kCpu, SIGUSR1, nullptr), 0);
   EXPECT_LT(make_thread_timer(getppid(), ThreadClock::kCpu, SIGUSR1, nullptr), 0);
-  RefuseCalls refuse(SYS_timer_create, 11);
+  FailCalls refuse(SYS_timer_create, 11);
   EXPECT_EQ(make_thread_timer(thread_id(), ThreadClock::kCpu, SIGUSR1, nullptr), -11);
 }
 

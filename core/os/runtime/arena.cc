@@ -7,7 +7,7 @@
 
 namespace seemalloc::os {
 
-void* (*arena_reserve)(size_t bytes, size_t* got) = nullptr;
+void* (*arena_fallback)(size_t bytes, size_t* got) = nullptr;
 
 namespace {
 constexpr size_t kChunkBytes = 256 * KiB;
@@ -55,7 +55,7 @@ uintptr_t bump(size_t bytes, size_t alignment) {
     if (start != 0) return start;
   }
   size_t got = 0;
-  void* chunk = arena_reserve != nullptr ? arena_reserve(bytes + alignment, &got) : nullptr;
+  void* chunk = arena_fallback != nullptr ? arena_fallback(bytes + alignment, &got) : nullptr;
   if (chunk == nullptr) return 0;
   LockGuard guard(lock);
   // Another thread may have mapped a chunk meanwhile. The rest of that chunk is lost, but it is
@@ -66,11 +66,11 @@ uintptr_t bump(size_t bytes, size_t alignment) {
 }  // namespace
 
 void* arena_allocate(size_t bytes, size_t alignment) {
-  if (bytes <= page_bytes()) return arena_allocate_present(bytes, alignment);
+  if (bytes <= page_bytes()) return arena_allocate_prefaulted(bytes, alignment);
   return reinterpret_cast<void*>(bump(bytes, alignment));
 }
 
-void* arena_allocate_present(size_t bytes, size_t alignment) {
+void* arena_allocate_prefaulted(size_t bytes, size_t alignment) {
   uintptr_t start = bump(bytes, alignment), limit = start + bytes;
   if (start == 0) return nullptr;
   // Touch only bytes inside the record: other threads may be writing to memory beside it.

@@ -19,11 +19,11 @@ void* arena_allocate(size_t bytes, size_t alignment);
 // The same, with all pages present (as pages of records up to one page always are). Memory that is
 // read before it is written faults twice, and the second fault interrupts every CPU that runs the
 // process (docs/decisions/0059).
-void* arena_allocate_present(size_t bytes, size_t alignment);
+void* arena_allocate_prefaulted(size_t bytes, size_t alignment);
 // Provides memory for records when the kernel refuses a new mapping: zeroed, at least `bytes`, of
 // size *got; null when refused. Set by core/pages/span/window.cc, whose regions are at the end of a
 // mapping that can grow. Called without the arena's lock.
-extern void* (*arena_reserve)(size_t bytes, size_t* got);
+extern void* (*arena_fallback)(size_t bytes, size_t* got);
 // Bytes mapped for records so far.
 size_t arena_mapped_bytes();
 // Bytes allocated to records so far. The rest of the last chunk is untouched and costs no memory.

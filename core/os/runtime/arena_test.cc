@@ -37,10 +37,10 @@ TEST(Arena, RecordsOfAtMostAPageArePresent) {
   EXPECT_GE(arena_used_bytes() - used, 1000 * bytes);
 }
 
-TEST(Arena, LargeRecordsArePresentOnlyWhenAskedFor) {
+TEST(Arena, LargeRecordsArePrefaultedOnRequest) {
   size_t bytes = 64 * page_bytes();
   EXPECT_GT(absent_pages(arena_allocate(bytes, 8), bytes), 60u);
-  char* present = static_cast<char*>(arena_allocate_present(bytes, 8));
+  char* present = static_cast<char*>(arena_allocate_prefaulted(bytes, 8));
   EXPECT_EQ(absent_pages(present, bytes), 0u);
   EXPECT_GT(absent_pages(arena_allocate(bytes, 8), bytes), 60u);
   char* small = static_cast<char*>(arena_allocate(16, 8));

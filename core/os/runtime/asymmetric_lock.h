@@ -27,24 +27,24 @@ class BasicAsymmetricLock {
   BasicAsymmetricLock& operator=(const BasicAsymmetricLock&) = delete;
 
   // The owner's side. Returns false while another thread is inside: the owner must do without.
-  SEEMALLOC_ALWAYS_INLINE bool enter() {
+  SEEMALLOC_ALWAYS_INLINE bool try_lock_owner() {
     inside_.store(true, std::memory_order_relaxed);
     Machine::compiler_fence();
     if (SEEMALLOC_LIKELY(!closed_.load(std::memory_order_acquire))) return true;
-    leave();
+    unlock_owner();
     return false;
   }
-  SEEMALLOC_ALWAYS_INLINE void leave() { inside_.store(false, std::memory_order_release); }
+  SEEMALLOC_ALWAYS_INLINE void unlock_owner() { inside_.store(false, std::memory_order_release); }
 
   // The other threads' side. Returns false when the owner or another thread is inside, or when the
   // kernel has no membarrier.
-  bool try_close() {
+  bool try_lock_other() {
     if (closed_.exchange(true, std::memory_order_acquire)) return false;
     if (Machine::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;
-    open();
+    unlock_other();
     return false;
   }
-  void open() { closed_.store(false, std::memory_order_release); }
+  void unlock_other() { closed_.store(false, std::memory_order_release); }
 
   // For a forked child. Does not write to a lock that is not held.
   void reset() {

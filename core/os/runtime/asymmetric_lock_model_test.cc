@@ -25,18 +25,18 @@ std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Mode
   ModelSection section;
   Seen met;
   auto owner_enters = [&] {
-    bool in = lock.enter();
+    bool in = lock.try_lock_owner();
     (in ? met.owner_got_in : met.owner_did_without) = true;
     if (!in) model->end_body();
   };
-  model->thread({owner_enters, [&] { section.use(0); }, [&] { lock.leave(); }}, 2);
+  model->thread({owner_enters, [&] { section.use(0); }, [&] { lock.unlock_owner(); }}, 2);
   for (unsigned other : {1u, 2u}) {
     auto enters = [&] {
-      bool in = lock.try_close();
+      bool in = lock.try_lock_other();
       met.other_got_in |= in;
       if (!in) model->end_body();
     };
-    model->thread({enters, [&, other] { section.use(other); }, [&] { lock.open(); }}, 2);
+    model->thread({enters, [&, other] { section.use(other); }, [&] { lock.unlock_other(); }}, 2);
   }
   model->has_fences = true;
   set_up(*model);
@@ -68,12 +68,12 @@ TEST(AsymmetricLockModel, NeverTwoInAnyInterleaving) {
 TEST(AsymmetricLockModel, EachOrderAndTheFenceAreNeeded) {
   unsigned tried = 0;
   EXPECT_EQ(unneeded_orders(explore<ModelLock>, "asymmetric_lock.h", &tried),
-            "try_close exchange: relaxed is enough\n");
+            "try_lock_other exchange: relaxed is enough\n");
   EXPECT_EQ(tried, 6u);
 }
 
 struct OwnerChecksFirst : ModelLock {
-  bool enter() {
+  bool try_lock_owner() {
     if (closed_.load(std::memory_order_acquire)) return false;
     inside_.store(true, std::memory_order_relaxed);
     return true;
@@ -84,11 +84,11 @@ TEST(AsymmetricLockModel, AnOwnerThatChecksFirstIsNotSeen) {
 }
 
 struct ClosesInTwoSteps : ModelLock {
-  bool try_close() {
+  bool try_lock_other() {
     if (closed_.load(std::memory_order_acquire)) return false;
     closed_.store(true, std::memory_order_relaxed);
     if (ModelMachine::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;
-    open();
+    unlock_other();
     return false;
   }
 };
@@ -97,11 +97,11 @@ TEST(AsymmetricLockModel, WithoutTheExchangeTwoOthersGetIn) {
 }
 
 struct FencesFirst : ModelLock {
-  bool try_close() {
+  bool try_lock_other() {
     if (!ModelMachine::fence_all_threads() || closed_.exchange(true, std::memory_order_acquire))
       return false;
     if (!inside_.load(std::memory_order_acquire)) return true;
-    open();
+    unlock_other();
     return false;
   }
 };

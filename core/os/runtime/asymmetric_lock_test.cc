@@ -25,12 +25,12 @@ TEST(AsymmetricLock, OneAtATime) {
   for (int i = 0; i < 2; i++) {
     others.emplace_back([&] {
       while (!done.load()) {
-        if (!guarded.lock.try_close()) continue;
+        if (!guarded.lock.try_lock_other()) continue;
         EXPECT_EQ(guarded.one, guarded.two);
         guarded.one++;
         guarded.two++;
         closed++;
-        guarded.lock.open();
+        guarded.lock.unlock_other();
         std::this_thread::yield();
       }
     });
@@ -40,12 +40,12 @@ TEST(AsymmetricLock, OneAtATime) {
   long entered = 0;
   for (long tries = 0; tries < 100'000'000 && (entered < 200'000 || closed.load() < 100); tries++) {
     if (tries % 64 == 0) std::this_thread::yield();
-    if (!guarded.lock.enter()) continue;
+    if (!guarded.lock.try_lock_owner()) continue;
     EXPECT_EQ(guarded.one, guarded.two);
     guarded.one++;
     guarded.two++;
     entered++;
-    guarded.lock.leave();
+    guarded.lock.unlock_owner();
   }
   done = true;
   for (std::thread& t : others) t.join();
@@ -56,24 +56,24 @@ TEST(AsymmetricLock, OneAtATime) {
 
 TEST(AsymmetricLock, BothSidesGiveWay) {
   AsymmetricLock lock;
-  ASSERT_TRUE(lock.enter());
-  EXPECT_FALSE(lock.try_close());
-  lock.leave();
-  ASSERT_TRUE(lock.try_close());
-  EXPECT_FALSE(lock.enter());
-  EXPECT_FALSE(lock.try_close());
-  lock.open();
-  EXPECT_TRUE(lock.enter());
+  ASSERT_TRUE(lock.try_lock_owner());
+  EXPECT_FALSE(lock.try_lock_other());
+  lock.unlock_owner();
+  ASSERT_TRUE(lock.try_lock_other());
+  EXPECT_FALSE(lock.try_lock_owner());
+  EXPECT_FALSE(lock.try_lock_other());
+  lock.unlock_other();
+  EXPECT_TRUE(lock.try_lock_owner());
 }
 
-TEST(AsymmetricLock, NobodyElseWithoutMembarrier) {
+TEST(AsymmetricLock, NoOtherThreadWithoutMembarrier) {
   AsymmetricLock lock;
   {
-    os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
-    EXPECT_FALSE(lock.try_close());
+    os::FailCalls refuse(SYS_membarrier, ENOSYS);
+    EXPECT_FALSE(lock.try_lock_other());
     EXPECT_GT(refuse.refusals(), 0u);
   }
-  EXPECT_TRUE(lock.enter()) << "left open";
+  EXPECT_TRUE(lock.try_lock_owner()) << "left open";
 }
 
 }  // namespace

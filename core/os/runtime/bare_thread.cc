@@ -36,7 +36,7 @@ void BareThread::wait_for_end(uint64_t ns) const {
   for (int now; (now = id()) != 0;) {
     uint64_t at_ns = monotonic_ns();
     if (at_ns >= end_ns) return;
-    uint64_t left_ns = end_ns - at_ns < kMillisecond_ns ? end_ns - at_ns : kMillisecond_ns;
+    uint64_t left_ns = end_ns - at_ns < kMillisecondNs ? end_ns - at_ns : kMillisecondNs;
     timespec left{0, static_cast<long>(left_ns)};
     // Not FUTEX_WAIT_PRIVATE: at the end of a thread the kernel wakes waiters with a shared futex
     // call.
@@ -149,12 +149,12 @@ size_t own_tls_bytes() {
 
 // The memory around the thread pointer: on one side thread-local memory, at distances that are the
 // same in each thread; on the other side, or on both, the C library's record of the thread.
-constexpr uintptr_t kRecord_bytes = 8 * KiB;
-constexpr uintptr_t kLibcsTls_bytes = 1 * KiB;  // contains errno
-constexpr uintptr_t kMostTls_bytes = 1 * GiB;
+constexpr uintptr_t kRecordBytes = 8 * KiB;
+constexpr uintptr_t kLibcsTlsBytes = 1 * KiB;  // contains errno
+constexpr uintptr_t kMaxTlsBytes = 1 * GiB;
 
 struct Around {
-  uintptr_t below = kRecord_bytes, above = kRecord_bytes;
+  uintptr_t below = kRecordBytes, above = kRecordBytes;
 
   // Includes the bytes from `at - bytes` to `at + bytes`, where `at` is the variable's address: its
   // position in its block of thread-local memory is unknown.
@@ -168,7 +168,7 @@ struct Around {
 Around around(uintptr_t pointer) {
   Around needed;
   needed.include(&sandbox::is_helper, own_tls_bytes(), pointer);
-  needed.include(&errno, kLibcsTls_bytes, pointer);
+  needed.include(&errno, kLibcsTlsBytes, pointer);
   return needed;
 }
 
@@ -196,7 +196,7 @@ bool BareThread::make_room(size_t stack_bytes) {
     return purge(memory, bytes_, Reason::kRecords);
   uintptr_t page = page_bytes(), pointer = thread_pointer();
   Around needed = around(pointer);
-  if (needed.below > kMostTls_bytes || needed.above > kMostTls_bytes) return false;
+  if (needed.below > kMaxTlsBytes || needed.above > kMaxTlsBytes) return false;
   uintptr_t below = page + round_up(stack_bytes, page) + round_up(needed.below, page);
   bytes_ = below + page + round_up(needed.above, page);
   auto* memory = static_cast<char*>(map(bytes_, Reason::kRecords));

@@ -18,8 +18,8 @@
 namespace seemalloc::os {
 namespace {
 
-constexpr size_t kStack_bytes = 256 * KiB;
-constexpr uint64_t kLong_ns = 60 * kSecond_ns;
+constexpr size_t kStackBytes = 256 * KiB;
+constexpr uint64_t kLongNs = 60 * kSecondNs;
 
 // A variable in the thread-local memory of this program, which is linked with the library.
 alignas(64) thread_local int own[100];
@@ -28,8 +28,8 @@ std::atomic<uint64_t> seen_mask{0};
 std::atomic<const void*> seen_own{nullptr};
 
 void run(BareThread& thread, int (*what)()) {
-  ASSERT_TRUE(thread.start(what, kStack_bytes));
-  thread.wait_for_end(kLong_ns);
+  ASSERT_TRUE(thread.start(what, kStackBytes));
+  thread.wait_for_end(kLongNs);
   ASSERT_EQ(thread.id(), 0);
 }
 
@@ -44,7 +44,7 @@ int look_at_own_memory() {
   return 0;
 }
 
-TEST(BareThread, HasMemoryOfItsOwnWhichIsZeroEachTime) {
+TEST(BareThread, HasItsOwnZeroedMemory) {
   BareThread thread;
   memset(own, 7, sizeof(own));
   for (int i = 0; i < 200; i++) {
@@ -70,8 +70,8 @@ long fork_at_mprotect(long number) {
   pid_t child = fork();
   if (child == 0) {
     thread.forget();
-    if (!thread.start(look_at_own_memory, kStack_bytes)) _exit(1);
-    thread.wait_for_end(kLong_ns);
+    if (!thread.start(look_at_own_memory, kStackBytes)) _exit(1);
+    thread.wait_for_end(kLongNs);
     _exit(thread.id() == 0 ? 0 : 2);
   }
   waitpid(child, &status_of_child, 0);
@@ -89,32 +89,32 @@ TEST(BareThread, StartsInAChildOfAForkWhileItsMemoryWasMade) {
 }
 
 int use_all_of_the_stack() {
-  volatile char most[kStack_bytes - 16 * KiB];
+  volatile char most[kStackBytes - 16 * KiB];
   for (size_t i = 0; i < sizeof(most); i += 512) most[i] = 1;
   return 0;
 }
-TEST(BareThread, HasTheStackThatWasAskedFor) {
+TEST(BareThread, HasTheRequestedStack) {
   BareThread thread;
   run(thread, use_all_of_the_stack);
 }
 
 int wait_for_word() {
-  while (go_on == 0) pause(kMillisecond_ns);
+  while (go_on == 0) pause(kMillisecondNs);
   return 0;
 }
 TEST(BareThread, IsAThreadOfTheProcessUntilItEnds) {
   BareThread thread;
   go_on = 0;
   unsigned before = thread_count();
-  ASSERT_TRUE(thread.start(wait_for_word, kStack_bytes));
-  while (thread.id() <= 0) pause(kMillisecond_ns);
+  ASSERT_TRUE(thread.start(wait_for_word, kStackBytes));
+  while (thread.id() <= 0) pause(kMillisecondNs);
   int id = thread.id();
   EXPECT_TRUE(is_thread(id));
   EXPECT_EQ(thread_count(), before + 1);
-  thread.wait_for_end(20 * kMillisecond_ns);
+  thread.wait_for_end(20 * kMillisecondNs);
   EXPECT_EQ(thread.id(), id) << "it has not ended";
   go_on = 1;
-  thread.wait_for_end(kLong_ns);
+  thread.wait_for_end(kLongNs);
   EXPECT_EQ(thread.id(), 0);
 #ifndef __SANITIZE_THREAD__
   EXPECT_FALSE(is_thread(id));
@@ -125,7 +125,7 @@ int read_mask() {
   seen_mask = change_signal_mask(SIG_BLOCK, 0).mask;
   return 0;
 }
-TEST(BareThread, HasTheSignalMaskOfWhoStartsIt) {
+TEST(BareThread, HasTheSignalMaskOfItsStarter) {
   BareThread thread;
   MaskBefore before = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR1) | mask_of(SIGWINCH));
   run(thread, read_mask);
@@ -140,8 +140,8 @@ TEST(BareThread, IsRefusedAndStartsLater) {
   for (long call : {SYS_clone, SYS_mmap}) {
     BareThread thread;
     {
-      RefuseCalls refuse(call, ENOMEM);
-      EXPECT_FALSE(thread.start(nothing, kStack_bytes)) << call;
+      FailCalls refuse(call, ENOMEM);
+      EXPECT_FALSE(thread.start(nothing, kStackBytes)) << call;
       EXPECT_EQ(refuse.refusals(), 1u) << call;
       EXPECT_EQ(thread.id(), 0);
     }
@@ -153,28 +153,28 @@ TEST(BareThread, IsRefusedAndStartsLater) {
 // If the futex call is refused, wait_for_end checks at intervals.
 TEST(BareThread, IsWaitedForWithoutFutex) {
   BareThread thread;
-  RefuseCalls refuse(SYS_futex, EPERM);
+  FailCalls refuse(SYS_futex, EPERM);
   run(thread, look_at_own_memory);
 }
 
 TEST(BareThread, IsForgottenInTheChildOfFork) {
   static BareThread thread;
   go_on = 0;
-  ASSERT_TRUE(thread.start(wait_for_word, kStack_bytes));
+  ASSERT_TRUE(thread.start(wait_for_word, kStackBytes));
   pid_t child = fork();
   if (child == 0) {
     if (thread.id() == 0) _exit(1);
     thread.forget();
     found = 1;
-    bool started = thread.start(look_at_own_memory, kStack_bytes);
-    thread.wait_for_end(kLong_ns);
+    bool started = thread.start(look_at_own_memory, kStackBytes);
+    thread.wait_for_end(kLongNs);
     _exit(started && thread.id() == 0 && found == 0 ? 0 : 2);
   }
   int status;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   go_on = 1;
-  thread.wait_for_end(kLong_ns);
+  thread.wait_for_end(kLongNs);
   EXPECT_EQ(thread.id(), 0);
 }
 #endif

@@ -22,7 +22,7 @@ namespace seemalloc {
 extern constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec")));
 // Set from the prepare handler to the end of the parent's and child's handler, if fork was called
 // in a signal handler that interrupted a critical section.
-extern constinit thread_local bool fork_interrupts_a_holder
+extern constinit thread_local bool fork_interrupted_critical_section
     __attribute__((tls_model("initial-exec")));
 // Number of locks that this thread holds. Nonzero in a signal handler that has interrupted one of
 // our critical sections.
@@ -139,7 +139,7 @@ struct LockWaits {
 };
 LockWaits shared_lock_waits();  // of Lock
 LockWaits owner_lock_waits();   // of OwnerLock: a thread's heap, requested by other threads
-void forget_lock_waits_in_child();
+void reset_lock_waits_in_child();
 
 template <typename L>
 class LockGuard {

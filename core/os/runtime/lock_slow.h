@@ -36,19 +36,20 @@ inline void spin_pause() {
 
 // Tries for a fifth of a second, or only a few times if this thread itself may be the holder.
 template <typename Machine, typename F>
-bool acquire_in_time(bool interrupted, F acquire) {
+bool acquire_with_timeout(bool interrupted, F acquire) {
   constexpr int kTries = 2000, kTriesInterrupted = 3;
-  constexpr uint64_t kPause_ns = 100000;
+  constexpr uint64_t kPauseNs = 100000;
   for (int i = 0; i < (interrupted ? kTriesInterrupted : kTries); i++) {
     if (acquire()) return true;
-    Machine::pause(kPause_ns);
+    Machine::pause(kPauseNs);
   }
   return false;
 }
 
 template <typename Machine>
 void BasicLockWord<Machine>::lock_for_fork() {
-  held_by_fork_ = acquire_in_time<Machine>(fork_interrupts_a_holder, [this] { return acquire(); });
+  held_by_fork_ = acquire_with_timeout<Machine>(fork_interrupted_critical_section,
+                                                [this] { return acquire(); });
 }
 
 template <typename Machine>
@@ -73,9 +74,9 @@ void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t look_again_ns) {
   }
   uint64_t begin = Machine::monotonic_ns();
   count_held(+1);
-  constexpr uint64_t kWithoutFutex_ns = 100000;
+  constexpr uint64_t kWithoutFutexNs = 100000;
   while (state_.exchange(2, std::memory_order_acquire) != 0) {
-    if (!Machine::futex_wait(&state_, 2, look_again_ns)) Machine::pause(kWithoutFutex_ns);
+    if (!Machine::futex_wait(&state_, 2, look_again_ns)) Machine::pause(kWithoutFutexNs);
   }
   waits.count_long(begin);
 }
@@ -91,15 +92,15 @@ void BasicLock<Machine>::lock_slow() {
 }
 template <typename Machine>
 void BasicOwnerLock<Machine>::lock_slow() {
-  this->wait(owner_waits, 10 * kMillisecond_ns);
+  this->wait(owner_waits, 10 * kMillisecondNs);
 }
 
 template <typename Machine>
 bool BasicLock<Machine>::try_lock_for(uint64_t ns) {
-  constexpr uint64_t kStep_ns = kMillisecond_ns;
-  for (uint64_t waited = 0; !this->try_lock(); waited += kStep_ns) {
+  constexpr uint64_t kStepNs = kMillisecondNs;
+  for (uint64_t waited = 0; !this->try_lock(); waited += kStepNs) {
     if (waited >= ns) return false;
-    Machine::pause(kStep_ns);
+    Machine::pause(kStepNs);
   }
   return true;
 }

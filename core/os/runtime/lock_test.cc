@@ -48,7 +48,7 @@ void make_wait(L& lock) {
     LockGuard guard(lock);
   });
   while (!coming) os::pause(100000);
-  os::pause(20 * kMillisecond_ns);
+  os::pause(20 * kMillisecondNs);
   lock.unlock();
   waiter.join();
 }

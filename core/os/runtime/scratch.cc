@@ -14,7 +14,7 @@ namespace {
 
 alignas(kScratchBytes) constinit char pieces[kScratchPieces][kScratchBytes] = {};
 std::atomic<uint32_t> taken_pieces{0};
-constexpr uint32_t kAllTaken = (uint32_t{1} << kScratchPieces) - 1;
+constexpr uint32_t kAllInUse = (uint32_t{1} << kScratchPieces) - 1;
 // Pieces that this thread holds or is about to take: a signal handler that forks may interrupt it
 // anywhere.
 constinit thread_local unsigned held __attribute__((tls_model("initial-exec"))) = 0;
@@ -28,13 +28,13 @@ SEEMALLOC_COLD void* map_piece() {
 
 }  // namespace
 
-constinit thread_local bool inner_calls = false;
+constinit thread_local bool in_nested_call = false;
 
-void* take_scratch() {
+void* acquire_scratch() {
   held++;
   uint32_t taken = taken_pieces.load(std::memory_order_relaxed), bit;
   do {
-    if (SEEMALLOC_UNLIKELY(taken == kAllTaken)) {
+    if (SEEMALLOC_UNLIKELY(taken == kAllInUse)) {
       held--;
       return map_piece();
     }
@@ -44,7 +44,7 @@ void* take_scratch() {
   return pieces[__builtin_ctz(bit)];
 }
 
-void give_scratch(void* piece) {
+void release_scratch(void* piece) {
   auto offset = static_cast<size_t>(static_cast<char*>(piece) - pieces[0]);
   if (SEEMALLOC_UNLIKELY(offset >= sizeof(pieces))) {
     sys(SYS_munmap, as_long(piece), kScratchBytes);
@@ -55,7 +55,7 @@ void give_scratch(void* piece) {
   held--;
 }
 
-void forget_scratch_in_child() {
+void release_scratch_in_child() {
   if (held == 0) taken_pieces.store(0, std::memory_order_relaxed);
 }
 

@@ -22,15 +22,15 @@ inline constexpr size_t kScratchBytes = 4096;
 inline constexpr unsigned kScratchPieces = 16;
 
 // Returns null when memory was refused. The previous holder's contents are still in the piece.
-void* take_scratch();
-void give_scratch(void* piece);
+void* acquire_scratch();
+void release_scratch(void* piece);
 // Called in a forked child, while it has only this thread.
-void forget_scratch_in_child();
+void release_scratch_in_child();
 
-// Set while a slow path calls a function that may call malloc (InnerCalls in
+// Set while a slow path calls a function that may call malloc (ScopedNestedCall in
 // core/api/malloc/slow_path.h). Less stack is left there, so all work that can be postponed is
 // skipped.
-extern constinit thread_local bool inner_calls __attribute__((tls_model("initial-exec")));
+extern constinit thread_local bool in_nested_call __attribute__((tls_model("initial-exec")));
 
 // An object in scratch memory. Check that it is present before use.
 template <typename T>
@@ -40,18 +40,18 @@ class Scratch {
  public:
   // Without arguments, the object is left uninitialised if its type allows that, like a local
   // variable.
-  Scratch() : object_(static_cast<T*>(take_scratch())) {
+  Scratch() : object_(static_cast<T*>(acquire_scratch())) {
     if (object_ != nullptr) new (object_) T;
   }
   template <typename First, typename... Rest>
-  explicit Scratch(First&& first, Rest&&... rest) : object_(static_cast<T*>(take_scratch())) {
+  explicit Scratch(First&& first, Rest&&... rest) : object_(static_cast<T*>(acquire_scratch())) {
     if (object_ != nullptr)
       new (object_) T(static_cast<First&&>(first), static_cast<Rest&&>(rest)...);
   }
   ~Scratch() {
     if (object_ == nullptr) return;
     object_->~T();
-    give_scratch(object_);
+    release_scratch(object_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

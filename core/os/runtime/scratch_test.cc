@@ -25,27 +25,27 @@ struct Page {
 TEST(Scratch, PiecesAreDistinctAndComeBack) {
   for (int round = 0; round < 3; round++) {
     std::set<void*> pieces;
-    for (unsigned i = 0; i < kScratchPieces; i++) pieces.insert(take_scratch());
+    for (unsigned i = 0; i < kScratchPieces; i++) pieces.insert(acquire_scratch());
     EXPECT_EQ(pieces.size(), kScratchPieces);
     EXPECT_EQ(pieces.count(nullptr), 0u);
-    for (void* piece : pieces) give_scratch(piece);
+    for (void* piece : pieces) release_scratch(piece);
   }
 }
 
 TEST(Scratch, APageIsMappedWhereAllAreTakenAndNothingWhereThatIsRefused) {
   std::vector<void*> pieces;
-  for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(take_scratch());
+  for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(acquire_scratch());
   {
     Scratch<Page> more;
     ASSERT_TRUE(more);
     memset(more->bytes, 7, sizeof(Page));
     for (void* piece : pieces) EXPECT_NE(static_cast<void*>(&*more), piece);
-    RefuseCalls refuse(SYS_mmap, ENOMEM);
+    FailCalls refuse(SYS_mmap, ENOMEM);
     Scratch<Page> none;
     EXPECT_FALSE(none);
   }
-  for (void* piece : pieces) give_scratch(piece);
-  RefuseCalls refuse(SYS_mmap, ENOMEM);
+  for (void* piece : pieces) release_scratch(piece);
+  FailCalls refuse(SYS_mmap, ENOMEM);
   Scratch<Page> again;
   EXPECT_TRUE(again);
 }
@@ -100,20 +100,20 @@ TEST(Scratch, NoTwoHoldersShareAPiece) {
   EXPECT_EQ(mixed_up, 0u);
 }
 
-TEST(Scratch, AChildOfForkGetsBackWhatOthersHeld) {
+TEST(Scratch, ForkedChildRecoversPiecesOfOtherThreads) {
   std::atomic<bool> holds{false}, enough{false};
   std::thread other([&] {
     std::vector<void*> pieces;
-    for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(take_scratch());
+    for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(acquire_scratch());
     holds = true;
     while (!enough) std::this_thread::yield();
-    for (void* piece : pieces) give_scratch(piece);
+    for (void* piece : pieces) release_scratch(piece);
   });
   while (!holds) std::this_thread::yield();
   pid_t child = fork();
   if (child == 0) {
-    forget_scratch_in_child();
-    RefuseCalls refuse(SYS_mmap, ENOMEM);
+    release_scratch_in_child();
+    FailCalls refuse(SYS_mmap, ENOMEM);
     Scratch<Page> page;
     _exit(page ? 0 : 1);
   }
@@ -124,17 +124,17 @@ TEST(Scratch, AChildOfForkGetsBackWhatOthersHeld) {
   other.join();
 }
 
-TEST(Scratch, AChildKeepsWhatItsThreadHolds) {
-  void* held = take_scratch();
+TEST(Scratch, ForkedChildKeepsPiecesOfItsThread) {
+  void* held = acquire_scratch();
   pid_t child = fork();
   if (child == 0) {
-    forget_scratch_in_child();
-    _exit(take_scratch() != held ? 0 : 1);
+    release_scratch_in_child();
+    _exit(acquire_scratch() != held ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  give_scratch(held);
+  release_scratch(held);
 }
 
 }  // namespace

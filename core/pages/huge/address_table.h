@@ -74,8 +74,8 @@ class AddressTable {
   };
   size_t next(size_t slot) const { return (slot + 1) & (capacity_ - 1); }
   size_t hash(uintptr_t address) const {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
-    return static_cast<size_t>((uint64_t{address >> 12} * kOdd) >> 32) & (capacity_ - 1);
+    constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15u;
+    return static_cast<size_t>((uint64_t{address >> 12} * kHashMultiplier) >> 32) & (capacity_ - 1);
   }
   // The slot that holds the address, or the free slot where it would be inserted.
   size_t slot_of(uintptr_t address) const {

@@ -16,9 +16,9 @@
 #include "core/pages/policy/purge_delay.h"
 #include "core/pages/policy/purge_policy.h"
 #include "core/pages/policy/refaults.h"
-#include "core/pages/policy/wanted_again.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/policy/unmap_misses.h"
 #include "core/pages/span/growth.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 #include "core/pages/span/span_pool.h"
 
@@ -28,7 +28,7 @@ namespace {
 
 // The rest of a run behind a block is kept for other requests if it has at least this many bytes; a
 // smaller rest stays with the block.
-constexpr size_t kMinRestBytes = 256 * KiB;
+constexpr size_t kMinSplitRestBytes = 256 * KiB;
 // Smaller pieces are not moved: each call costs as much as about 10 page faults.
 constexpr size_t kMinPieceBytes = 64 * KiB;
 constexpr unsigned kMaxPieces = 32;
@@ -36,7 +36,7 @@ constexpr unsigned kMaxPieces = 32;
 constexpr size_t kBytesPerMove = 128 * KiB;
 // Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector
 // leaves ever larger ranges behind, and they are of no use if only small blocks follow.
-constexpr size_t kMaxKeptBytes = 32 * MiB;
+constexpr size_t kMaxCachedRangeBytes = 32 * MiB;
 // Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each
 // keeps the pages of the largest block it has held, which the next block does not need. With half
 // of this limit, large_blocks 10 takes
@@ -46,39 +46,39 @@ constexpr size_t kMaxSparseBytes = 128 * MiB;
 // until everything is purged.
 constexpr unsigned kMaxRefusedMoves = 8;
 // Time between such tries, in purge delays; one second is added.
-constexpr unsigned kDelaysBetweenTries = 64;
+constexpr unsigned kDelaysBetweenMoveRetries = 64;
 
 constinit Lock lock;
 constinit HugeCache cache;
 // Freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's
 // limit.
-constinit WantedAgain gone_at_once;
+constinit UnmapMisses unmapped_immediately;
 // Unmapped on request, under memory pressure, or because the cache was full: only counted.
-constinit WantedAgain gone_early;
+constinit UnmapMisses unmapped_early;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
-constinit size_t memory_bytes = 0;                // of the blocks in use, with their reserves
-constinit size_t peak_bytes = 0;                  // highest used_bytes in this window (purge.h)
-constinit size_t most_bytes = 0, most_spans = 0;  // highest values since the process started
+constinit size_t memory_bytes = 0;                   // of the blocks in use, with their reserves
+constinit size_t peak_bytes = 0;                     // highest used_bytes in this window (purge.h)
+constinit size_t max_used_bytes = 0, max_spans = 0;  // highest values since the process started
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
 // Blocks that realloc moves at this moment. Another block may take the old addresses before the
 // lock is taken for the new ones (verify_huge).
 constinit std::atomic<uint32_t> moving_blocks{0};
 
-size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
+size_t account_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
 // Holds the lock while the counters change, and reports the new total to the backing. Memory that
 // leaves the counters must be covered by a Hold first.
-class BookGuard {
+class AccountingGuard {
  public:
-  BookGuard() { lock.lock(); }
-  ~BookGuard() {
-    backing.set_huge_bytes(book_bytes());
+  AccountingGuard() { lock.lock(); }
+  ~AccountingGuard() {
+    memory_account.set_huge_bytes(account_bytes());
     lock.unlock();
   }
-  BookGuard(const BookGuard&) = delete;
-  BookGuard& operator=(const BookGuard&) = delete;
+  AccountingGuard(const AccountingGuard&) = delete;
+  AccountingGuard& operator=(const AccountingGuard&) = delete;
 };
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -91,7 +91,7 @@ Range memory_of(const Span* span) { return Range{span->start, span->bytes + rese
 
 // The current time in steps of an eighth of the purge delay: adjacent ranges freed in the same step
 // are cached as one. Memory that is never purged has no age.
-uint64_t freed_now() {
+uint64_t current_free_step_ns() {
   if (purge_mode() == options::Purge::kNever) return 0;
   uint64_t step = purge_delay_ns() / 8 + 1;
   return os::coarse_monotonic_ns() / step * step;
@@ -100,20 +100,20 @@ uint64_t freed_now() {
 void discard_early(const Range& range) {
   {
     LockGuard guard(lock);
-    gone_early.gone(range.bytes, os::coarse_monotonic_ns());
+    unmapped_early.note_unmapped(range.bytes, os::coarse_monotonic_ns());
   }
   discard_huge(range, os::Reason::kDecay);
 }
 
 // Caches memory for the next request. If there is no free record, the range that was freed first is
 // unmapped.
-void keep(const Extent& extent) {
+void put_in_cache(const Extent& extent) {
   DCHECK(extent.bytes != 0 && (extent.start | extent.bytes) % huge_granule() == 0);
   for (;;) {
     Extent oldest;
-    Hold hold;
+    ScopedCharge hold;
     {
-      BookGuard guard;
+      AccountingGuard guard;
       if (cache.put(extent)) return;
       if (!cache.take_oldest(&oldest)) break;
       hold.add(oldest.bytes);
@@ -127,14 +127,14 @@ void keep(const Extent& extent) {
 
 // The range that memory is moved to. A refused move may leave a hole in it, which may already be
 // mapped by another thread.
-struct Target {
+struct MoveTarget {
   Range range{0, 0};
   Range hole{0, 0};
   uintptr_t filled = range.end();  // the range has moved pieces from this address on
   size_t reused = 0;               // bytes of these pieces: memory that we already had
 };
 
-void abandon(const Target& target) {
+void discard_target(const MoveTarget& target) {
   DCHECK(target.hole.bytes == 0 || target.hole.start >= target.range.start);
   DCHECK(target.hole.bytes == 0 || target.hole.end() <= target.range.end());
   if (target.hole.bytes == 0) return discard_huge(target.range);
@@ -144,7 +144,7 @@ void abandon(const Target& target) {
 
 // Moves one part to `at` in the target, with `room` bytes mapped behind it (os::move_pages), which
 // the next move replaces.
-bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
+bool move_part(const Range& part, uintptr_t at, size_t room, MoveTarget* target) {
   DCHECK(part.bytes != 0 && at >= target->range.start &&
          at + part.bytes + room <= target->range.end());
   forget_huge_mapping(part);
@@ -159,7 +159,7 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   refused_moves.fetch_add(1, std::memory_order_relaxed);
   if (result == os::Moved::kRefusedTargetLost) {
     target->hole = moved;
-    lose_huge_mapping(moved);
+    note_lost_huge_mapping(moved);
   }
   note_huge_mapping(part);
   return false;
@@ -168,14 +168,14 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
 // Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last
 // granule of a piece that would reach the end of the target, because every move needs room behind
 // it.
-bool move_piece(Range piece, uintptr_t at, Target* target) {
+bool move_piece(Range piece, uintptr_t at, MoveTarget* target) {
   DCHECK(at + piece.bytes <= target->range.end());
   if (at + piece.bytes == target->range.end()) {
     piece.bytes -= huge_granule();
     discard_huge(Range{piece.end(), huge_granule()});
   }
   while (piece.bytes != 0) {
-    Range part = first_huge_part(piece);
+    Range part = first_single_mapping(piece);
     if (!move_part(part, at, huge_granule(), target)) {
       discard_huge(piece);
       return false;
@@ -188,8 +188,8 @@ bool move_piece(Range piece, uintptr_t at, Target* target) {
 
 bool may_move() {
   if (refused_moves.load(std::memory_order_relaxed) < kMaxRefusedMoves) return true;
-  uint64_t wait_ns =
-      kSecond_ns + kDelaysBetweenTries * options::get(options::Id::purge_delay) * kMillisecond_ns;
+  uint64_t wait_ns = kSecondNs + kDelaysBetweenMoveRetries *
+                                     options::get(options::Id::purge_delay) * kMillisecondNs;
   if (os::coarse_monotonic_ns() - last_refused_ns.load(std::memory_order_relaxed) < wait_ns)
     return false;
   refused_moves.store(kMaxRefusedMoves - 1, std::memory_order_relaxed);
@@ -198,7 +198,7 @@ bool may_move() {
 
 // Moves cached pieces into the target from `at` on, until the target is full or no suitable piece
 // is left. Returns false when a move was refused: the caller must abandon the target.
-bool fill(uintptr_t at, Target* target) {
+bool fill_from_cache(uintptr_t at, MoveTarget* target) {
   struct Pieces {
     Extent at[kMaxPieces];
   };
@@ -206,8 +206,8 @@ bool fill(uintptr_t at, Target* target) {
   if (!memory) return true;
   Extent* pieces = memory->at;
   unsigned count = 0;
-  if (may_move() && seams_are_known()) {
-    BookGuard guard;
+  if (may_move() && boundaries_are_known()) {
+    AccountingGuard guard;
     count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
   }
   DCHECK(at >= target->range.start && count <= kMaxPieces);
@@ -216,7 +216,7 @@ bool fill(uintptr_t at, Target* target) {
   for (unsigned i = 0; i < count; i++) {
     const Extent& piece = pieces[i];
     if (!sound) {
-      keep(piece);
+      put_in_cache(piece);
       continue;
     }
     sound = move_piece(Range{piece.start, piece.bytes}, at, target);
@@ -227,7 +227,7 @@ bool fill(uintptr_t at, Target* target) {
 }
 
 // Of `bytes` that were added to blocks, the part that was not moved into the target.
-size_t fresh_bytes(size_t bytes, const Target& target) {
+size_t fresh_bytes(size_t bytes, const MoveTarget& target) {
   return bytes > target.reused ? bytes - target.reused : 0;
 }
 
@@ -235,7 +235,7 @@ void note_if_any(size_t bytes) {
   if (bytes != 0) note_growth(bytes);
 }
 
-struct Taken {
+struct HugeAllocation {
   Range range;
   bool clean;          // reads as zero
   bool dense;          // most of it is resident
@@ -243,56 +243,56 @@ struct Taken {
 };
 
 // Moves cached pieces that are not adjacent together, with fresh memory behind them.
-bool gather(size_t bytes, size_t alignment, Taken* out) {
+bool gather_cached_pieces(size_t bytes, size_t alignment, HugeAllocation* out) {
   // Memory counts twice while it is being moved. Near a limit it is unmapped instead.
   if (options::get(options::Id::heap_limit) != 0) return false;
   {
     LockGuard guard(lock);
     if (cache.dirty_bytes() < bytes / 4) return false;
   }
-  Target target;
+  MoveTarget target;
   if (!may_move() || !map_huge(bytes, alignment, &target.range)) return false;
-  if (!fill(target.range.start, &target)) {
-    abandon(target);
+  if (!fill_from_cache(target.range.start, &target)) {
+    discard_target(target);
     return false;
   }
-  *out = Taken{target.range, false, false, fresh_bytes(bytes, target)};
+  *out = HugeAllocation{target.range, false, false, fresh_bytes(bytes, target)};
   return true;
 }
 
 // ---- taking ----
 
-bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
-  BookGuard guard;
+bool take_cached(size_t bytes, size_t alignment, ScopedCharge* hold, HugeAllocation* out) {
+  AccountingGuard guard;
   Extent extent;
-  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
+  if (!cache.take_fit(bytes, alignment, kMinSplitRestBytes, &extent)) return false;
   DCHECK(extent.bytes >= bytes && extent.start % alignment == 0);
   hold->add(extent.bytes);
-  *out = Taken{Range{extent.start, extent.bytes}, false, !extent.sparse, 0};
+  *out = HugeAllocation{Range{extent.start, extent.bytes}, false, !extent.sparse, 0};
   return true;
 }
 
 // Whether memory that left the cache before its delay would have served this request.
-bool is_wanted_again(size_t bytes) {
+bool was_unmapped_too_soon(size_t bytes) {
   LockGuard guard(lock);
   // In eager mode purge_delay_ns() is the delay of memory that is too small to be purged
   // immediately, which does not apply to huge memory.
-  uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager
-                                                        ? PurgeDelay::kFirst_ns
-                                                        : purge_delay_ns();
-  return gone_at_once.mapped(bytes, now, delay) || gone_early.mapped(bytes, now, delay);
+  uint64_t now = os::coarse_monotonic_ns(),
+           delay = purge_mode() == options::Purge::kEager ? PurgeDelay::kFirstNs : purge_delay_ns();
+  return unmapped_immediately.note_mapped(bytes, now, delay) ||
+         unmapped_early.note_mapped(bytes, now, delay);
 }
 
-bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
+bool take_memory(size_t bytes, size_t alignment, ScopedCharge* hold, HugeAllocation* out) {
   if (take_cached(bytes, alignment, hold, out)) return true;
   if (!hold->charge(bytes)) return false;
-  *out = Taken{};
-  bool kept = take_kept_huge(bytes, alignment, &out->range);
-  if (!kept && gather(bytes, alignment, out)) return true;
+  *out = HugeAllocation{};
+  bool kept = take_retained_huge(bytes, alignment, &out->range);
+  if (!kept && gather_cached_pieces(bytes, alignment, out)) return true;
   out->clean = true;
   out->fresh_bytes = bytes;
   if (!kept && !map_huge(bytes, alignment, &out->range)) return false;
-  note_huge_mapped(bytes, is_wanted_again(bytes));
+  note_huge_mapped(bytes, was_unmapped_too_soon(bytes));
   return true;
 }
 
@@ -301,17 +301,17 @@ void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
   DCHECK(span->kind == SpanKind::kHuge && bytes != 0 && memory.bytes >= bytes);
   DCHECK((memory.start | memory.bytes | bytes) % huge_granule() == 0);
   DCHECK(used_bytes >= span->bytes && memory_bytes >= memory_of(span).bytes);
-  store_racing(used_bytes, used_bytes + bytes - span->bytes);
+  racy_store(used_bytes, used_bytes + bytes - span->bytes);
   memory_bytes += memory.bytes - memory_of(span).bytes;
   if (used_bytes > peak_bytes) peak_bytes = used_bytes;
-  if (used_bytes > most_bytes) most_bytes = used_bytes;
+  if (used_bytes > max_used_bytes) max_used_bytes = used_bytes;
   span->start = memory.start;
   span->bytes = bytes;
   span->capacity = static_cast<uint32_t>((memory.bytes - bytes) >> kPageShift);
 }
 
 void set_sizes(Span* span, const Range& memory, size_t bytes) {
-  BookGuard guard;
+  AccountingGuard guard;
   set_sizes_locked(span, memory, bytes);
 }
 
@@ -319,8 +319,8 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 
 // Caches a range that the kernel could neither unmap nor purge. Its age excludes it from further
 // purges. If there is no free record, the range is lost.
-void keep_stuck_huge(const Range& range) {
-  BookGuard guard;
+void cache_unreleasable_huge(const Range& range) {
+  AccountingGuard guard;
   cache.put(Extent{range.start, range.bytes, UINT64_MAX, false});
 }
 
@@ -328,11 +328,12 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   DCHECK(alignment == 0 || is_power_of_two(alignment));
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
-  Taken memory;
-  Hold hold;
+  HugeAllocation memory;
+  ScopedCharge hold;
   if (!take_memory(bytes, alignment, &hold, &memory)) return nullptr;
-  Span* span =
-      page_map.reserve(memory.range.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
+  Span* span = page_map.reserve(memory.range.start, kPageBytes)
+                   ? allocate_span_record(SpanKind::kHuge)
+                   : nullptr;
   if (span == nullptr) {
     discard_huge(memory.range);
     return nullptr;
@@ -342,12 +343,12 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   span->known_zero = memory.clean;
   span->known_dense = memory.dense;
   span->set_live(1);
-  BookGuard guard;
+  AccountingGuard guard;
   DCHECK(memory.range.start % alignment == 0);
   set_sizes_locked(span, memory.range, bytes);
   page_map.set(span->start, kPageBytes, span);
   in_use.push_front(span);
-  if (in_use.size() > most_spans) most_spans = in_use.size();
+  if (in_use.size() > max_spans) max_spans = in_use.size();
   return span;
 }
 
@@ -360,32 +361,33 @@ size_t eighth_of_used_locked(size_t least) {
 // The most that the cache keeps of a freed range: an eighth of the bytes in use. It is raised to
 // the recent peak if such memory has been needed again, or if the range is larger than all memory
 // in use: it served a whole phase of the program, and the next such phase needs it again.
-size_t most_kept_locked(size_t bytes) {
-  bool again = gone_at_once.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
-  size_t most = eighth_of_used_locked(kMaxKeptBytes);
+size_t max_cached_locked(size_t bytes) {
+  bool again = unmapped_immediately.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
+  size_t most = eighth_of_used_locked(kMaxCachedRangeBytes);
   size_t kept = used_bytes + cache.dirty_bytes();
   if ((again || bytes > used_bytes) && peak_bytes > kept + most) most = peak_bytes - kept;
   // Memory that was needed again may take a quarter of the limit: it has just been in use, and it
   // is purged when memory gets short.
-  size_t reserve = again && !memory_is_short.load(std::memory_order_relaxed) ? 4 * reserve_limit()
-                                                                             : reserve_limit();
+  size_t reserve = again && !under_memory_pressure.load(std::memory_order_relaxed)
+                       ? 4 * max_cached_bytes()
+                       : max_cached_bytes();
   return most < reserve ? most : reserve;
 }
 
 // Whether a freed range is unmapped immediately. Remembers it if so.
-bool goes_at_once(const Range& range, options::Purge mode) {
+bool must_unmap_immediately(const Range& range, options::Purge mode) {
   if (mode == options::Purge::kNever) return false;
   LockGuard guard(lock);
-  if (mode == options::Purge::kBalanced && range.bytes <= most_kept_locked(range.bytes))
+  if (mode == options::Purge::kBalanced && range.bytes <= max_cached_locked(range.bytes))
     return false;
-  gone_at_once.gone(range.bytes, os::coarse_monotonic_ns());
+  unmapped_immediately.note_unmapped(range.bytes, os::coarse_monotonic_ns());
   return true;
 }
 
 // Takes the sparse range that was freed first, if all sparse ranges and `bytes` more exceed their
 // limit.
-bool take_sparse_too_much(size_t bytes, Range* out, Hold* hold) {
-  BookGuard guard;
+bool take_excess_sparse(size_t bytes, Range* out, ScopedCharge* hold) {
+  AccountingGuard guard;
   size_t most = eighth_of_used_locked(kMaxSparseBytes);
   Extent oldest;
   if (cache.sparse_bytes() + bytes <= most || !cache.take_oldest_sparse(&oldest)) return false;
@@ -397,21 +399,21 @@ bool take_sparse_too_much(size_t bytes, Range* out, Hold* hold) {
 void make_room_for_sparse(size_t bytes) {
   for (;;) {
     Range oldest;
-    Hold hold;
-    if (!take_sparse_too_much(bytes, &oldest, &hold)) return;
+    ScopedCharge hold;
+    if (!take_excess_sparse(bytes, &oldest, &hold)) return;
     discard_early(oldest);
   }
 }
 
-void keep_or_discard(const Range& range, bool known_dense) {
+void cache_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
-  if (goes_at_once(range, mode)) return discard_huge(range, os::Reason::kDecay);
+  if (must_unmap_immediately(range, mode)) return discard_huge(range, os::Reason::kDecay);
   // The kernel checks each page, so the query is skipped for memory that is known to be dense
   // because it is reused often.
   bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes,
                                                             os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
-  keep(Extent{range.start, range.bytes, freed_now(), sparse});
+  put_in_cache(Extent{range.start, range.bytes, current_free_step_ns(), sparse});
 }
 }  // namespace
 
@@ -421,17 +423,17 @@ void release_huge(Span* span) {
   Range memory = memory_of(span);
   bool known_dense = span->known_dense;
   page_map.set_free(memory.start, kPageBytes);
-  Hold hold;
+  ScopedCharge hold;
   {
-    BookGuard guard;
+    AccountingGuard guard;
     hold.add(memory.bytes);
     DCHECK(used_bytes >= span->bytes && memory_bytes >= memory.bytes);
     in_use.remove(span);
-    store_racing(used_bytes, used_bytes - span->bytes);
+    racy_store(used_bytes, used_bytes - span->bytes);
     memory_bytes -= memory.bytes;
   }
-  give_span(span);
-  keep_or_discard(memory, known_dense);
+  free_span_record(span);
+  cache_or_discard(memory, known_dense);
 }
 
 // ---- resizing ----
@@ -444,33 +446,33 @@ void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   DCHECK(bytes != 0 && bytes <= memory.bytes);
   Range rest{memory.start + bytes, memory.bytes - bytes};
-  bool give = bytes < span->bytes && rest.bytes >= kMinRestBytes;
-  Hold hold;
+  bool give = bytes < span->bytes && rest.bytes >= kMinSplitRestBytes;
+  ScopedCharge hold;
   if (give) {
     hold.add(rest.bytes);
     memory.bytes = bytes;
   }
   set_sizes(span, memory, bytes);
-  if (give) keep_or_discard(rest, span->known_dense);
+  if (give) cache_or_discard(rest, span->known_dense);
 }
 
 // The size to grow to. A block that grows by little for the second time will probably do so again,
 // so it gets an eighth more.
-size_t with_room(const Span* span, size_t bytes) {
+size_t with_growth_reserve(const Span* span, size_t bytes) {
   if (span->carved == 0 || bytes - span->bytes > bytes / 4) return bytes;
   return rounded(bytes + bytes / 8);
 }
 
 // Takes the memory behind the block, cached or not yet mapped. On success the block has `whole`
 // bytes.
-bool grow_behind(Span* span, size_t bytes, size_t whole) {
+bool grow_in_place(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   DCHECK(whole >= bytes && whole > memory.bytes);
-  Target more{Range{memory.end(), whole - memory.bytes}};
-  Hold growth;
+  MoveTarget more{Range{memory.end(), whole - memory.bytes}};
+  ScopedCharge growth;
   bool cached, dense = false;
   {
-    BookGuard guard;
+    AccountingGuard guard;
     Extent behind;
     cached = cache.take_at(more.range.start, more.range.bytes, &behind);
     if (cached) growth.add(more.range.bytes);
@@ -478,9 +480,9 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   }
   if (!cached) {
     if (!growth.charge(more.range.bytes)) return false;
-    if (!take_kept_huge_at(more.range) && !map_huge_at(more.range)) return false;
-    if (!fill(more.range.start, &more)) {
-      abandon(more);
+    if (!take_retained_huge_at(more.range) && !map_huge_at(more.range)) return false;
+    if (!fill_from_cache(more.range.start, &more)) {
+      discard_target(more);
       return false;
     }
     note_if_any(fresh_bytes(more.range.bytes, more));
@@ -494,12 +496,12 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
 // Moves the block's pages part by part. If a move is refused in the middle, the whole block is
 // copied to the spare range, which is mapped in advance for this case: once the block is in two
 // parts, no further step can fail.
-bool move_block(const Range& from, const Range& spare, Target* target) {
+bool move_block(const Range& from, const Range& spare, MoveTarget* target) {
   DCHECK(target->range.bytes >= from.bytes && (spare.bytes == 0 || spare.bytes >= from.bytes));
   Range rest = from;
   uintptr_t at = target->range.start;
   while (rest.bytes != 0) {
-    Range part = first_huge_part(rest);
+    Range part = first_single_mapping(rest);
     size_t room = part.bytes == rest.bytes ? target->filled - (at + part.bytes) : huge_granule();
     if (!move_part(part, at, room, target)) break;
     at += part.bytes;
@@ -511,16 +513,16 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
   memcpy(pointer(spare.start), pointer(target->range.start), moved);
   memcpy(pointer(spare.start + moved), pointer(rest.start), rest.bytes);
   discard_huge(rest);
-  abandon(*target);
-  *target = Target{spare};
+  discard_target(*target);
+  *target = MoveTarget{spare};
   return true;
 }
 
 // False if the program has split the mapping (madvise, mlock, mprotect of a part). Such a block is
 // copied, which makes it one mapping again.
-bool is_as_we_made_it(Range memory) {
+bool is_unsplit_mapping(Range memory) {
   while (memory.bytes != 0) {
-    Range part = first_huge_part(memory);
+    Range part = first_single_mapping(memory);
     if (!os::is_one_mapping(pointer(part.start), part.bytes, os::Reason::kHuge)) return false;
     memory = Range{part.end(), memory.bytes - part.bytes};
   }
@@ -528,17 +530,18 @@ bool is_as_we_made_it(Range memory) {
 }
 
 bool movable(const Range& memory) {
-  if (!may_move() || !seams_are_known() || seams_inside(memory) > memory.bytes / kBytesPerMove)
+  if (!may_move() || !boundaries_are_known() ||
+      boundaries_inside(memory) > memory.bytes / kBytesPerMove)
     return false;
-  return is_as_we_made_it(memory);
+  return is_unsplit_mapping(memory);
 }
 
 // Maps the ranges for a block that is to grow: one to move it to and, if the move takes several
 // calls, a spare one.
-bool map_places(const Range& memory, size_t bytes, Range* place, Range* spare) {
+bool map_move_ranges(const Range& memory, size_t bytes, Range* place, Range* spare) {
   *spare = Range{0, 0};
   if (!map_huge(bytes, kPageBytes, place)) return false;
-  bool in_parts = first_huge_part(memory).bytes != memory.bytes;
+  bool in_parts = first_single_mapping(memory).bytes != memory.bytes;
   if (page_map.reserve(place->start, kPageBytes) &&
       (!in_parts ||
        (map_huge(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
@@ -553,18 +556,18 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Range place, spare;
   if (!movable(memory)) return false;
-  if (!backing.has_room(whole - memory.bytes)) whole = bytes;
-  Hold growth;
+  if (!memory_account.has_room(whole - memory.bytes)) whole = bytes;
+  ScopedCharge growth;
   if (!growth.charge(whole - memory.bytes)) return false;
-  if (!map_places(memory, whole, &place, &spare) &&
-      (whole == bytes || !map_places(memory, bytes, &place, &spare)))
+  if (!map_move_ranges(memory, whole, &place, &spare) &&
+      (whole == bytes || !map_move_ranges(memory, bytes, &place, &spare)))
     return false;
-  Target target{place};
+  MoveTarget target{place};
   moving_blocks.fetch_add(1);
   page_map.set_foreign(span->start, kPageBytes);  // before another thread may map the addresses
-  bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) &&
+  bool moved = fill_from_cache(target.range.start + memory.bytes + huge_granule(), &target) &&
                move_block(memory, spare, &target);
-  if (!moved) abandon(target);
+  if (!moved) discard_target(target);
   if (target.range.start != spare.start) discard_huge(spare);
   if (moved) {
     note_if_any(fresh_bytes(target.range.bytes - memory.bytes, target));
@@ -586,23 +589,25 @@ bool resize_huge(Span* span, size_t bytes) {
     resize_within(span, bytes);
     return true;
   }
-  size_t whole = with_room(span, bytes);
-  return grow_behind(span, bytes, whole) || (whole != bytes && grow_behind(span, bytes, bytes)) ||
+  size_t whole = with_growth_reserve(span, bytes);
+  return grow_in_place(span, bytes, whole) ||
+         (whole != bytes && grow_in_place(span, bytes, bytes)) ||
          grow_by_moving(span, bytes, whole);
 }
 
 size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
   size_t purged_bytes = 0;
   if (cutoff_ns == UINT64_MAX) refused_moves.store(0, std::memory_order_relaxed);
-  if (most > HugeCache::kExtents) most = HugeCache::kExtents;
+  if (most > HugeCache::kMaxExtents) most = HugeCache::kMaxExtents;
   for (unsigned tries = 0; tries < most; tries++) {
     Extent extent;
-    Hold hold;
+    ScopedCharge hold;
     {
-      BookGuard guard;
+      AccountingGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
       hold.add(extent.bytes);
-      if (reason != os::Reason::kDecay) gone_early.gone(extent.bytes, os::coarse_monotonic_ns());
+      if (reason != os::Reason::kDecay)
+        unmapped_early.note_unmapped(extent.bytes, os::coarse_monotonic_ns());
     }
     purged_bytes += extent.bytes;
     discard_huge(Range{extent.start, extent.bytes}, reason);
@@ -612,11 +617,11 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
 
 size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
   size_t purged_bytes = 0;
-  for (unsigned tries = 0; tries < HugeCache::kExtents && purged_bytes < bytes; tries++) {
+  for (unsigned tries = 0; tries < HugeCache::kMaxExtents && purged_bytes < bytes; tries++) {
     Extent extent;
-    Hold hold;
+    ScopedCharge hold;
     {
-      BookGuard guard;
+      AccountingGuard guard;
       if (!cache.take_oldest(&extent)) break;
       hold.add(extent.bytes);
     }
@@ -626,7 +631,7 @@ size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
   return purged_bytes;
 }
 
-size_t huge_used_bytes() { return load_racing(used_bytes); }
+size_t huge_used_bytes() { return racy_load(used_bytes); }
 
 HugeTotals huge_totals(bool new_window) {
   LockGuard guard(lock);
@@ -635,16 +640,16 @@ HugeTotals huge_totals(bool new_window) {
   return totals;
 }
 
-bool anything_cached_huge() {
+bool has_cached_huge() {
   LockGuard guard(lock);
   return cache.dirty_bytes() != 0;
 }
 
 namespace {
-constexpr uint32_t kAtOnce = 32;  // spans seen before the lock is released
+constexpr uint32_t kSpansPerLock = 32;  // spans seen before the lock is released
 
 // Seen spans move to the end of the list, whose order has no meaning.
-Span* see_next_locked() {
+Span* rotate_to_next_locked() {
   DCHECK(lock.is_held() && in_use.size() != 0);
   Span* span = in_use.front();
   in_use.remove(span);
@@ -656,13 +661,13 @@ Span* see_next_locked() {
 
 void for_each_huge_memory(void (*f)(void* context, const HugeMemory& memory), void* context) {
   for (uint32_t left = UINT32_MAX; left != 0;) {
-    HugeMemory seen[kAtOnce];
+    HugeMemory seen[kSpansPerLock];
     uint32_t count = 0;
     {
       LockGuard guard(lock);
       if (left > in_use.size()) left = in_use.size();
-      for (; count < kAtOnce && left != 0; left--) {
-        const Span* span = see_next_locked();
+      for (; count < kSpansPerLock && left != 0; left--) {
+        const Span* span = rotate_to_next_locked();
         seen[count++] = {span->start, span->bytes, reserve_of(span)};
       }
     }
@@ -676,8 +681,8 @@ HugeStatistics huge_statistics() {
           .used_bytes = used_bytes,
           .cached_bytes = cache.dirty_bytes(),
           .memory_bytes = memory_bytes,
-          .most_spans = most_spans,
-          .most_bytes = most_bytes};
+          .max_spans = max_spans,
+          .max_used_bytes = max_used_bytes};
 }
 
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
@@ -689,11 +694,12 @@ void visit_huge_spans(void (*f)(void* context, Span* span), void* context) {
   for (uint32_t left = UINT32_MAX; left != 0;) {
     LockGuard guard(lock);
     if (left > in_use.size()) left = in_use.size();
-    for (uint32_t i = 0; i < kAtOnce && left != 0; i++, left--) f(context, see_next_locked());
+    for (uint32_t i = 0; i < kSpansPerLock && left != 0; i++, left--)
+      f(context, rotate_to_next_locked());
   }
 }
 
-unsigned kept_huge(Extent* out) {
+unsigned copy_cached_extents(Extent* out) {
   LockGuard guard(lock);
   return cache.copy(out);
 }
@@ -706,9 +712,9 @@ void unlock_huge_after_fork() {
   unlock_huge_space_after_fork();
   lock.unlock_after_fork();
 }
-void restate_huge_in_child() {
+void report_huge_bytes_in_child() {
   moving_blocks.store(0);  // the moving threads are not in the child
-  backing.set_huge_bytes(book_bytes());
+  memory_account.set_huge_bytes(account_bytes());
 }
 
 #ifdef SEEMALLOC_DEBUG

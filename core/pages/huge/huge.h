@@ -8,8 +8,8 @@
 // Invariants:
 //  1. a block's memory is its bytes and a reserve behind them that it can grow into
 //     (Span::capacity, in pages).
-//  2. between two mapping boundaries (seams.h) our memory is one kernel mapping; it is moved from
-//     boundary to boundary.
+//  2. between two mapping boundaries (mapping_boundaries.h) our memory is one kernel mapping; it is
+//     moved from boundary to boundary.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ bool resize_huge(Span* span, size_t bytes);
 
 // Unmaps at most `most` cached ranges that were freed before `cutoff_ns`. Returns the bytes
 // unmapped.
-size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked,
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kRequested,
                   unsigned most = UINT32_MAX);
 // Unmaps cached ranges, oldest first, until this many bytes are unmapped. Returns the bytes
 // unmapped.
@@ -48,14 +48,14 @@ struct HugeTotals {
 };
 HugeTotals huge_totals(bool new_window);
 
-bool anything_cached_huge();
+bool has_cached_huge();
 
 struct HugeStatistics {
   size_t spans;
   size_t used_bytes;
   size_t cached_bytes;
-  size_t memory_bytes;            // of the spans in use, with their reserves
-  size_t most_spans, most_bytes;  // highest values since the process started
+  size_t memory_bytes;               // of the spans in use, with their reserves
+  size_t max_spans, max_used_bytes;  // highest values since the process started
 };
 HugeStatistics huge_statistics();
 // A block's bytes, and the reserve behind them.
@@ -71,13 +71,13 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
 // Concurrent changes may make it visit a span twice or not at all.
 void visit_huge_spans(void (*f)(void* context, Span* span), void* context);
 struct Extent;
-// Copies the cached extents, at most HugeCache::kExtents. Returns their number.
-unsigned kept_huge(Extent* out);
+// Copies the cached extents, at most HugeCache::kMaxExtents. Returns their number.
+unsigned copy_cached_extents(Extent* out);
 
 void lock_huge_for_fork();
 void unlock_huge_after_fork();
 // In a forked child: reports the counters' values to the backing.
-void restate_huge_in_child();
+void report_huge_bytes_in_child();
 // For verify.h: the broken invariant of huge blocks or of the cache, or null.
 const char* verify_huge();
 

@@ -20,11 +20,11 @@ bool HugeCache::put(Extent extent) {
   DCHECK(i == 0 || extents_[i - 1].start + extents_[i - 1].bytes <= extent.start);
   DCHECK(i == count_ || extent.start + extent.bytes <= extents_[i].start);
   auto joins = [](const Extent& before, const Extent& behind) {
-    return continues(before, behind) && before.freed_ns == behind.freed_ns;
+    return is_adjacent(before, behind) && before.freed_ns == behind.freed_ns;
   };
   bool with_before = i != 0 && joins(extents_[i - 1], extent);
   bool with_behind = i != count_ && joins(extent, extents_[i]);
-  if (!with_before && !with_behind && count_ == kExtents) return false;
+  if (!with_before && !with_behind && count_ == kMaxExtents) return false;
   dirty_bytes_ += extent.bytes;
   if (with_before) {
     extents_[i - 1].bytes += extent.bytes;
@@ -39,7 +39,7 @@ bool HugeCache::put(Extent extent) {
     memmove(&extents_[i + 1], &extents_[i], (count_ - i) * sizeof(Extent));
     extents_[i] = extent;
     count_++;
-    DCHECK(count_ <= kExtents);
+    DCHECK(count_ <= kMaxExtents);
   }
   return true;
 }
@@ -48,7 +48,7 @@ bool HugeCache::put(Extent extent) {
 unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
   DCHECK(first < count_);
   unsigned i = first;
-  for (*bytes = extents_[i].bytes; i + 1 < count_ && continues(extents_[i], extents_[i + 1]); i++)
+  for (*bytes = extents_[i].bytes; i + 1 < count_ && is_adjacent(extents_[i], extents_[i + 1]); i++)
     *bytes += extents_[i + 1].bytes;
   return i + 1;
 }
@@ -76,7 +76,7 @@ void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
 
 bool HugeCache::take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out) {
   DCHECK(bytes != 0 && is_power_of_two(alignment));
-  unsigned best = kExtents;
+  unsigned best = kMaxExtents;
   size_t best_bytes = SIZE_MAX;
   for (unsigned i = 0; i < count_;) {
     size_t run_bytes;
@@ -88,7 +88,7 @@ bool HugeCache::take_fit(size_t bytes, size_t alignment, size_t least_rest, Exte
     }
     i = end;
   }
-  if (best == kExtents) return false;
+  if (best == kMaxExtents) return false;
   bool whole = best_bytes - bytes < (extents_[best].sparse ? bytes : least_rest);
   take_from(best, whole ? best_bytes : bytes, out);
   return true;
@@ -106,13 +106,13 @@ bool HugeCache::take_at(uintptr_t start, size_t bytes, Extent* out) {
   return false;
 }
 
-// The smallest extent that has `bytes`, else the largest; kExtents when none has `least` bytes.
+// The smallest extent that has `bytes`, else the largest; kMaxExtents when none has `least` bytes.
 unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) const {
-  unsigned best = kExtents;
+  unsigned best = kMaxExtents;
   for (unsigned i = 0; i < count_; i++) {
     const Extent& e = extents_[i];
     if (e.sparse != sparse || e.bytes < least) continue;
-    if (best != kExtents) {
+    if (best != kMaxExtents) {
       size_t best_bytes = extents_[best].bytes;
       if (best_bytes < bytes ? e.bytes <= best_bytes : e.bytes < bytes || e.bytes >= best_bytes)
         continue;
@@ -126,9 +126,9 @@ unsigned HugeCache::take_pieces(size_t bytes, size_t least, Extent* pieces, unsi
   unsigned count = 0;
   while (count < most && bytes >= least) {
     unsigned best = tightest_piece(bytes, least, false);
-    bool sparse = best == kExtents && count == 0;
+    bool sparse = best == kMaxExtents && count == 0;
     if (sparse) best = tightest_piece(bytes, least, true);
-    if (best == kExtents) break;
+    if (best == kMaxExtents) break;
     size_t part = extents_[best].bytes < bytes ? extents_[best].bytes : bytes;
     take_from(best, part, &pieces[count++]);
     if (sparse) break;
@@ -148,14 +148,14 @@ bool HugeCache::take_old(uint64_t cutoff_ns, Extent* out) {
 
 bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
   uint64_t oldest = UINT64_MAX;
-  unsigned found = kExtents;
+  unsigned found = kMaxExtents;
   for (unsigned i = 0; i < count_; i++) {
     // UINT64_MAX: could be neither unmapped nor purged.
     if ((sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;
     oldest = extents_[i].freed_ns;
     found = i;
   }
-  if (found == kExtents) return false;
+  if (found == kMaxExtents) return false;
   take_from(found, extents_[found].bytes, out);
   return true;
 }

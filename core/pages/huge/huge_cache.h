@@ -4,7 +4,7 @@
 // about the same time, so that each extent is purged at its own time. A sparse extent, of which the
 // program touched few pages, is never part of a run: its resident pages are at its start, where the
 // next block needs them too, and would end up in the middle of a run.
-// Pure data, no system calls; the owner's lock protects it. Cost: a walk over at most kExtents
+// Pure data, no system calls; the owner's lock protects it. Cost: a walk over at most kMaxExtents
 // records.
 // Invariant: extents are sorted, do not overlap, and are never empty.
 #pragma once
@@ -23,7 +23,7 @@ struct Extent {
 
 class HugeCache {
  public:
-  static constexpr unsigned kExtents = 512;
+  static constexpr unsigned kMaxExtents = 512;
 
   // Returns false when no record is free.
   bool put(Extent extent);
@@ -50,14 +50,14 @@ class HugeCache {
   // empty. 2: dirty_bytes() is the sum over the extents.
   const char* verify() const;
   size_t dirty_bytes() const { return dirty_bytes_; }
-  // Copies the extents, at most kExtents. Returns their number.
+  // Copies the extents, at most kMaxExtents. Returns their number.
   unsigned copy(Extent* out) const {
     for (unsigned i = 0; i < count_; i++) out[i] = extents_[i];
     return count_;
   }
 
  private:
-  static bool continues(const Extent& before, const Extent& behind) {
+  static bool is_adjacent(const Extent& before, const Extent& behind) {
     return before.start + before.bytes == behind.start && !before.sparse && !behind.sparse;
   }
   bool take_oldest_where(bool sparse_only, Extent* out);
@@ -68,7 +68,7 @@ class HugeCache {
 
   unsigned count_ = 0;
   size_t dirty_bytes_ = 0;
-  Extent extents_[kExtents] = {};
+  Extent extents_[kMaxExtents] = {};
 };
 
 }  // namespace seemalloc::pages

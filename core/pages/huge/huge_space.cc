@@ -6,9 +6,9 @@
 #include "core/base/units.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/runtime/lock.h"
-#include "core/pages/huge/edges.h"
-#include "core/pages/huge/kept_space.h"
-#include "core/pages/huge/seams.h"
+#include "core/pages/huge/mapping_boundaries.h"
+#include "core/pages/huge/piece_edges.h"
+#include "core/pages/huge/retained_space.h"
 #include "core/pages/span/page_map.h"
 
 namespace seemalloc::pages {
@@ -16,26 +16,28 @@ namespace seemalloc::pages {
 namespace {
 
 // While there are fewer pieces than this, retained address ranges are unmapped again.
-constexpr size_t kFewPieces = kMostPieces / 4 * 3;
+constexpr size_t kUnmapRetainedBelowPieces = kMaxMappedPieces / 4 * 3;
 // When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of
 // the kernel's default limit. The rest is left for the program's own mappings.
-constexpr size_t kMostPiecesUnderPressure = kMostPieces / 2 * 7;
+constexpr size_t kMaxPiecesUnderPressure = kMaxMappedPieces / 2 * 7;
 
 constinit Lock lock;
-constinit Edges edges;
-constinit Seams seams;
-constinit KeptSpace kept;
-std::atomic<size_t> kept_bytes{0};  // for callers that need no lock while it is zero
+constinit PieceEdges edges;
+constinit MappingBoundaries boundaries;
+constinit RetainedSpace kept;
+std::atomic<size_t> retained_bytes{0};  // for callers that need no lock while it is zero
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-bool anything_kept() { return kept_bytes.load(std::memory_order_relaxed) != 0; }
-void kept_changed_locked() { kept_bytes.store(kept.bytes(), std::memory_order_relaxed); }
+bool has_retained() { return retained_bytes.load(std::memory_order_relaxed) != 0; }
+void update_retained_bytes_locked() {
+  retained_bytes.store(kept.bytes(), std::memory_order_relaxed);
+}
 
-bool put_kept(const Range& range) {
+bool put_retained(const Range& range) {
   LockGuard guard(lock);
   bool put = kept.put(range);
-  kept_changed_locked();
+  update_retained_bytes_locked();
   return put;
 }
 
@@ -44,17 +46,17 @@ enum class Result { kUnmapped, kPurged, kStuck };
 // Unmaps the first parts of a range, as many as could be noted again: *parts; *range becomes the
 // rest. If the kernel refuses to unmap them (too many mappings), only their memory is purged, and
 // the boundaries are restored. Not inlined: its array would otherwise be on the stack below
-// put_kept().
+// put_retained().
 SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reason reason) {
-  constexpr unsigned kMostNoted = 32;
-  uintptr_t noted[kMostNoted];
+  constexpr unsigned kMaxNoted = 32;
+  uintptr_t noted[kMaxNoted];
   unsigned count;
   {
     LockGuard guard(lock);
-    count = seams.copy(range->start, range->end(), noted, kMostNoted);
+    count = boundaries.copy(range->start, range->end(), noted, kMaxNoted);
   }
   *parts = *range;
-  if (count == kMostNoted) parts->bytes = noted[--count] - parts->start;
+  if (count == kMaxNoted) parts->bytes = noted[--count] - parts->start;
   *range = Range{parts->end(), range->bytes - parts->bytes};
   DCHECK(parts->bytes != 0 && parts->end() + range->bytes == range->end());
   forget_huge_mapping(*parts);
@@ -62,7 +64,7 @@ SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reas
   bool gone = os::purge(pointer(parts->start), parts->bytes, reason);
   note_huge_mapping(*parts);
   LockGuard guard(lock);
-  for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
+  for (unsigned i = 0; i < count; i++) boundaries.add(noted[i]);
   return gone ? Result::kPurged : Result::kStuck;
 }
 
@@ -75,45 +77,46 @@ bool unmap_all(Range range, os::Reason reason) {
     Result result = unmap_first_parts(&range, &parts, reason);
     all = all && result == Result::kUnmapped;
     // If no record is free, the addresses are lost.
-    if (result == Result::kPurged) put_kept(parts);
-    if (result == Result::kStuck) keep_stuck_huge(parts);
+    if (result == Result::kPurged) put_retained(parts);
+    if (result == Result::kStuck) cache_unreleasable_huge(parts);
   }
   return all;
 }
 
 // True when unmapping the range would add a piece, and there are many.
-bool is_worth_keeping(const Range& range) {
+bool should_retain(const Range& range) {
   LockGuard guard(lock);
-  return edges.pieces() >= kMostPieces && edges.splits(range.start, range.end());
+  return edges.pieces() >= kMaxMappedPieces && edges.unmap_adds_piece(range.start, range.end());
 }
 
-bool purge_and_keep(const Range& range, os::Reason reason) {
-  page_map.forget(range.start, range.bytes);
-  return os::purge(pointer(range.start), range.bytes, reason) && put_kept(range);
+bool purge_and_retain(const Range& range, os::Reason reason) {
+  page_map.mark_foreign(range.start, range.bytes);
+  return os::purge(pointer(range.start), range.bytes, reason) && put_retained(range);
 }
 
-bool take_kept_beside(uintptr_t edge, Range* out) {
+bool take_adjacent_retained(uintptr_t edge, Range* out) {
   LockGuard guard(lock);
-  bool taken = kept.take_beside(edge, out);
-  kept_changed_locked();
+  bool taken = kept.take_adjacent(edge, out);
+  update_retained_bytes_locked();
   return taken;
 }
 
-bool take_largest_kept(size_t most_pieces, Range* out) {
+bool take_largest_retained(size_t most_pieces, Range* out) {
   LockGuard guard(lock);
   bool taken = edges.pieces() < most_pieces && kept.take_largest(out);
-  kept_changed_locked();
+  update_retained_bytes_locked();
   return taken;
 }
 
 // After a range is unmapped: the retained ranges beside it no longer save a piece. A further one is
 // unmapped if pieces are few.
-void unmap_kept_around(const Range& range, os::Reason reason) {
+void unmap_adjacent_retained(const Range& range, os::Reason reason) {
   Range beside;
   for (uintptr_t edge : {range.start, range.end()}) {
-    if (anything_kept() && take_kept_beside(edge, &beside)) unmap_all(beside, reason);
+    if (has_retained() && take_adjacent_retained(edge, &beside)) unmap_all(beside, reason);
   }
-  if (anything_kept() && take_largest_kept(kFewPieces, &beside)) unmap_all(beside, reason);
+  if (has_retained() && take_largest_retained(kUnmapRetainedBelowPieces, &beside))
+    unmap_all(beside, reason);
 }
 
 }  // namespace
@@ -124,44 +127,44 @@ void note_huge_mapping(const Range& range) {
   DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
   LockGuard guard(lock);
   edges.toggle(range.start, range.end());
-  seams.add(range.start);
-  seams.add(range.end());
+  boundaries.add(range.start);
+  boundaries.add(range.end());
 }
 
 void replace_huge_mapping(const Range& range) {
   DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
   LockGuard guard(lock);
-  seams.remove(range.start, range.end() - 1);
-  seams.add(range.start);
-  seams.add(range.end());
+  boundaries.remove(range.start, range.end() - 1);
+  boundaries.add(range.start);
+  boundaries.add(range.end());
 }
 
-void lose_huge_mapping(const Range& range) {
+void note_lost_huge_mapping(const Range& range) {
   LockGuard guard(lock);
   edges.toggle(range.start, range.end());
 }
 
 void forget_huge_mapping(const Range& range) {
   DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
-  page_map.forget(range.start, range.bytes);
+  page_map.mark_foreign(range.start, range.bytes);
   LockGuard guard(lock);
   edges.toggle(range.start, range.end());
-  seams.remove(range.start, range.end());
+  boundaries.remove(range.start, range.end());
 }
 
-Range first_huge_part(const Range& range) {
+Range first_single_mapping(const Range& range) {
   LockGuard guard(lock);
-  return Range{range.start, seams.next(range.start, range.end()) - range.start};
+  return Range{range.start, boundaries.next(range.start, range.end()) - range.start};
 }
 
-unsigned seams_inside(const Range& range) {
+unsigned boundaries_inside(const Range& range) {
   LockGuard guard(lock);
-  return seams.between(range.start, range.end());
+  return boundaries.between(range.start, range.end());
 }
 
-bool seams_are_known() {
+bool boundaries_are_known() {
   LockGuard guard(lock);
-  return seams.complete();
+  return boundaries.complete();
 }
 
 bool map_huge(size_t bytes, size_t alignment, Range* out) {
@@ -174,32 +177,32 @@ bool map_huge(size_t bytes, size_t alignment, Range* out) {
 }
 
 bool map_huge_at(const Range& range) {
-  if (!os::map_behind(range.start, range.bytes, os::Reason::kHuge)) return false;
+  if (!os::map_after(range.start, range.bytes, os::Reason::kHuge)) return false;
   note_huge_mapping(range);
   return true;
 }
 
-bool take_kept_huge(size_t bytes, size_t alignment, Range* out) {
-  if (!anything_kept()) return false;
+bool take_retained_huge(size_t bytes, size_t alignment, Range* out) {
+  if (!has_retained()) return false;
   LockGuard guard(lock);
   bool taken = kept.take(bytes, alignment < huge_granule() ? huge_granule() : alignment, out);
-  kept_changed_locked();
+  update_retained_bytes_locked();
   return taken;
 }
 
-bool take_kept_huge_at(const Range& range) {
-  if (!anything_kept()) return false;
+bool take_retained_huge_at(const Range& range) {
+  if (!has_retained()) return false;
   LockGuard guard(lock);
   bool taken = kept.take_at(range.start, range.bytes);
-  kept_changed_locked();
+  update_retained_bytes_locked();
   return taken;
 }
 
 void discard_huge(Range range, os::Reason reason) {
   if (range.bytes == 0) return;
   DCHECK((range.start | range.bytes) % huge_granule() == 0);
-  if (is_worth_keeping(range) && purge_and_keep(range, reason)) return;
-  if (unmap_all(range, reason)) unmap_kept_around(range, reason);
+  if (should_retain(range) && purge_and_retain(range, reason)) return;
+  if (unmap_all(range, reason)) unmap_adjacent_retained(range, reason);
 }
 
 HugeSpace huge_space() {
@@ -207,10 +210,10 @@ HugeSpace huge_space() {
   return HugeSpace{edges.pieces(), kept.bytes(), kept.ranges()};
 }
 
-size_t unmap_kept_huge() {
+size_t unmap_retained_huge() {
   size_t bytes = 0;
   Range range;
-  while (anything_kept() && take_largest_kept(kMostPiecesUnderPressure, &range)) {
+  while (has_retained() && take_largest_retained(kMaxPiecesUnderPressure, &range)) {
     if (!unmap_all(range, os::Reason::kPressure)) break;
     bytes += range.bytes;
   }
@@ -223,10 +226,10 @@ void unlock_huge_space_after_fork() { lock.unlock_after_fork(); }
 #ifdef SEEMALLOC_DEBUG
 const char* verify_huge_space() {
   LockGuard guard(lock);
-  if (kept_bytes.load(std::memory_order_relaxed) != kept.bytes())
+  if (retained_bytes.load(std::memory_order_relaxed) != kept.bytes())
     return "invariant huge_space.1: kept_bytes is what is kept";
   const char* broken = kept.verify();
-  return broken != nullptr ? broken : seams.verify();
+  return broken != nullptr ? broken : boundaries.verify();
 }
 #endif
 

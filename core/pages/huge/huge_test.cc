@@ -1,5 +1,5 @@
-// Huge memory: the cache and how it serves the next request (huge_cache.h, seams.h, huge.h), with
-// refused system calls.
+// Huge memory: the cache and how it serves the next request (huge_cache.h, mapping_boundaries.h,
+// huge.h), with refused system calls.
 #include "core/pages/huge/huge.h"
 
 #include <gtest/gtest.h>
@@ -24,9 +24,9 @@
 #include "core/os/kernel/wait.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/huge/huge_space.h"
-#include "core/pages/huge/seams.h"
-#include "core/pages/policy/wanted_again.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/huge/mapping_boundaries.h"
+#include "core/pages/policy/unmap_misses.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 
 namespace seemalloc::pages {
@@ -40,39 +40,39 @@ Span* written(size_t bytes, char fill = 1) {
   return span;
 }
 
-TEST(Seams, AgreeWithAModel) {
-  static Seams seams;
+TEST(MappingBoundaries, AgreeWithAModel) {
+  static MappingBoundaries boundaries;
   std::set<uintptr_t> model;
   std::mt19937 random(seed_for_test());
   for (int i = 0; i < 20000; i++) {
     uintptr_t a = 1 + random() % 1000, b = a + random() % 50;
     if (random() % 3 != 0) {
-      seams.add(a);
+      boundaries.add(a);
       model.insert(a);
     } else {
-      seams.remove(a, b);
+      boundaries.remove(a, b);
       model.erase(model.lower_bound(a), model.upper_bound(b));
     }
     auto behind = model.upper_bound(a);
-    ASSERT_EQ(seams.next(a, b), behind == model.end() || *behind >= b ? b : *behind);
-    ASSERT_EQ(seams.between(a, b), std::count_if(model.begin(), model.end(),
-                                                 [&](uintptr_t s) { return a < s && s < b; }));
+    ASSERT_EQ(boundaries.next(a, b), behind == model.end() || *behind >= b ? b : *behind);
+    ASSERT_EQ(boundaries.between(a, b), std::count_if(model.begin(), model.end(),
+                                                      [&](uintptr_t s) { return a < s && s < b; }));
   }
-  EXPECT_TRUE(seams.complete());
+  EXPECT_TRUE(boundaries.complete());
 }
 
-TEST(Seams, TooManyAreNoticed) {
-  static Seams seams;
-  for (uintptr_t i = 0; i < Seams::kMost; i++) seams.add(i * 2);
-  EXPECT_TRUE(seams.complete());
-  seams.add(10);
-  EXPECT_TRUE(seams.complete()) << "it is there already";
-  seams.add(11);
-  EXPECT_FALSE(seams.complete());
-  seams.remove(0, Seams::kMost);
-  EXPECT_FALSE(seams.complete()) << "half of them are left";
-  seams.remove(0, 2 * Seams::kMost - 100);
-  EXPECT_TRUE(seams.complete());
+TEST(MappingBoundaries, TooManyAreNoticed) {
+  static MappingBoundaries boundaries;
+  for (uintptr_t i = 0; i < MappingBoundaries::kMaxBoundaries; i++) boundaries.add(i * 2);
+  EXPECT_TRUE(boundaries.complete());
+  boundaries.add(10);
+  EXPECT_TRUE(boundaries.complete()) << "it is there already";
+  boundaries.add(11);
+  EXPECT_FALSE(boundaries.complete());
+  boundaries.remove(0, MappingBoundaries::kMaxBoundaries);
+  EXPECT_FALSE(boundaries.complete()) << "half of them are left";
+  boundaries.remove(0, 2 * MappingBoundaries::kMaxBoundaries - 100);
+  EXPECT_TRUE(boundaries.complete());
 }
 
 // ---- the cache ----
@@ -122,22 +122,22 @@ TEST(HugeCache, SparseExtentsAreNoPartOfRuns) {
   EXPECT_TRUE(pieces[0].sparse);
 }
 
-TEST(HugeCache, WhatWasFreedAtOneTimeBecomesOneAndGoesByAge) {
+TEST(HugeCache, RangesFreedTogetherMergeAndAreAged) {
   static HugeCache cache;
-  for (uintptr_t i = 0; i < 2 * HugeCache::kExtents; i++)
+  for (uintptr_t i = 0; i < 2 * HugeCache::kMaxExtents; i++)
     ASSERT_TRUE(cache.put(extent(1000 + i, 1)));
-  for (unsigned i = 1; i < HugeCache::kExtents; i++)
+  for (unsigned i = 1; i < HugeCache::kMaxExtents; i++)
     ASSERT_TRUE(cache.put(extent(10000 + i * 2, 1, 5)));
   EXPECT_FALSE(cache.put(extent(20000, 1))) << "no record left";
   Extent out;
   ASSERT_TRUE(cache.take_oldest(&out));
-  EXPECT_EQ(out.bytes, size_t{2 * HugeCache::kExtents});
+  EXPECT_EQ(out.bytes, size_t{2 * HugeCache::kMaxExtents});
   EXPECT_FALSE(cache.take_old(5, &out));
   EXPECT_TRUE(cache.take_old(6, &out));
 }
 
 // It could be neither unmapped nor purged: taking it again would loop forever.
-TEST(HugeCache, WhatCannotBeGivenBackIsNotTakenForIt) {
+TEST(HugeCache, UnpurgeableMemoryIsNotReportedAsPurged) {
   static HugeCache cache;
   ASSERT_TRUE(cache.put(extent(1000, 1, UINT64_MAX)));
   Extent out;
@@ -195,43 +195,43 @@ TEST(HugeCache, AgreesWithAModel) {
 
 // ---- memory unmapped immediately ----
 
-constexpr uint64_t kDelay_ns = kSecond_ns;
+constexpr uint64_t kDelayNs = kSecondNs;
 
-TEST(WantedAgain, WhatWouldHaveServedAFewRequestsIsWorthKeeping) {
-  WantedAgain memory;
-  uint64_t now = 100 * kDelay_ns;
-  for (unsigned i = 0; i < WantedAgain::kMisses; i++) {
-    EXPECT_FALSE(memory.worth_keeping(now, kDelay_ns));
-    memory.gone(64 * MiB, now);
-    memory.mapped(40 * MiB, now += kDelay_ns, kDelay_ns);
+TEST(UnmapMisses, MemoryThatWouldHaveServedRequestsIsKept) {
+  UnmapMisses memory;
+  uint64_t now = 100 * kDelayNs;
+  for (unsigned i = 0; i < UnmapMisses::kMissesToKeep; i++) {
+    EXPECT_FALSE(memory.worth_keeping(now, kDelayNs));
+    memory.note_unmapped(64 * MiB, now);
+    memory.note_mapped(40 * MiB, now += kDelayNs, kDelayNs);
   }
-  EXPECT_TRUE(memory.worth_keeping(now, kDelay_ns));
-  EXPECT_TRUE(memory.worth_keeping(now + WantedAgain::kDelaysKept * kDelay_ns, kDelay_ns));
-  EXPECT_FALSE(memory.worth_keeping(now + (WantedAgain::kDelaysKept + 1) * kDelay_ns, kDelay_ns))
+  EXPECT_TRUE(memory.worth_keeping(now, kDelayNs));
+  EXPECT_TRUE(memory.worth_keeping(now + UnmapMisses::kDelaysToKeep * kDelayNs, kDelayNs));
+  EXPECT_FALSE(memory.worth_keeping(now + (UnmapMisses::kDelaysToKeep + 1) * kDelayNs, kDelayNs))
       << "that was long ago";
-  memory.gone(64 * MiB, now += 20 * kDelay_ns);
-  memory.mapped(64 * MiB, now, kDelay_ns);
-  EXPECT_FALSE(memory.worth_keeping(now, kDelay_ns)) << "it begins anew";
+  memory.note_unmapped(64 * MiB, now += 20 * kDelayNs);
+  memory.note_mapped(64 * MiB, now, kDelayNs);
+  EXPECT_FALSE(memory.worth_keeping(now, kDelayNs)) << "it begins anew";
 }
 
-TEST(WantedAgain, AGrowingVectorMissesNothing) {
-  WantedAgain memory;
+TEST(UnmapMisses, AGrowingVectorMissesNothing) {
+  UnmapMisses memory;
   size_t bytes = 40 * MiB;
   for (int i = 0; i < 20; i++, bytes += bytes / 2) {
-    memory.mapped(bytes + bytes / 2, kSecond_ns, kDelay_ns);
-    memory.gone(bytes, kSecond_ns);
+    memory.note_mapped(bytes + bytes / 2, kSecondNs, kDelayNs);
+    memory.note_unmapped(bytes, kSecondNs);
   }
-  EXPECT_FALSE(memory.worth_keeping(kSecond_ns, kDelay_ns));
+  EXPECT_FALSE(memory.worth_keeping(kSecondNs, kDelayNs));
 }
 
-TEST(WantedAgain, NeitherWhatWentLongAgoNorTheSameBytesTwice) {
-  WantedAgain memory;
-  memory.gone(100 * MiB, kSecond_ns);
-  for (int i = 0; i < 5; i++) memory.mapped(40 * MiB, 2 * kSecond_ns, kDelay_ns);
-  EXPECT_FALSE(memory.worth_keeping(2 * kSecond_ns, kDelay_ns)) << "two would have been served";
-  for (int i = 0; i < 3; i++) memory.gone(100 * MiB, 3 * kSecond_ns);
-  for (int i = 0; i < 3; i++) memory.mapped(90 * MiB, 6 * kSecond_ns, kDelay_ns);
-  EXPECT_FALSE(memory.worth_keeping(6 * kSecond_ns, kDelay_ns)) << "three delays ago";
+TEST(UnmapMisses, OldRangesAndReusedBytesDoNotCount) {
+  UnmapMisses memory;
+  memory.note_unmapped(100 * MiB, kSecondNs);
+  for (int i = 0; i < 5; i++) memory.note_mapped(40 * MiB, 2 * kSecondNs, kDelayNs);
+  EXPECT_FALSE(memory.worth_keeping(2 * kSecondNs, kDelayNs)) << "two would have been served";
+  for (int i = 0; i < 3; i++) memory.note_unmapped(100 * MiB, 3 * kSecondNs);
+  for (int i = 0; i < 3; i++) memory.note_mapped(90 * MiB, 6 * kSecondNs, kDelayNs);
+  EXPECT_FALSE(memory.worth_keeping(6 * kSecondNs, kDelayNs)) << "three delays ago";
 }
 
 // ---- all together ----
@@ -243,7 +243,7 @@ class HugeMemory : public testing::Test {
 };
 
 // Frees blocks with a gap between any two of them: no run is longer than `each`.
-void free_apart(size_t each, int count, std::vector<Span*>* between) {
+void free_separately(size_t each, int count, std::vector<Span*>* between) {
   std::vector<Span*> blocks;
   for (int i = 0; i < 2 * count; i++) blocks.push_back(written(each, 9));
   for (int i = 0; i < 2 * count; i++) {
@@ -255,7 +255,7 @@ void free_apart(size_t each, int count, std::vector<Span*>* between) {
   }
 }
 
-TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
+TEST_F(HugeMemory, BlockOfTheCurrentWorkIsKept) {
   huge_totals(true);
   release_huge(written(200 * MiB));
   EXPECT_EQ(huge_statistics().cached_bytes, 200 * MiB);
@@ -265,7 +265,7 @@ TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
   EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB) << "no more than was in use lately";
 }
 
-TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
+TEST_F(HugeMemory, RangesLeftByAGrowingVectorAreNotKept) {
   huge_totals(true);
   Span* half = written(100 * MiB);
   Span* whole = written(200 * MiB);
@@ -274,21 +274,21 @@ TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
   release_huge(whole);
 }
 
-TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
+TEST_F(HugeMemory, FailedAllocationsAreNoMisses) {
   options::OptionForTest delay(options::Id::purge_delay, "50");
   // Forget the misses of other tests.
-  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);
+  os::pause((UnmapMisses::kDelaysToKeep + 2) * 50 * kMillisecondNs);
   std::vector<Span*> spans;
   for (unsigned i = 0; i < 5; i++) spans.push_back(allocate_huge(48 * MiB, kPageBytes));
   auto release_one = [&] {
     release_huge(spans.back());
     spans.pop_back();
   };
-  for (unsigned i = 0; i < WantedAgain::kMisses; i++) release_one();
+  for (unsigned i = 0; i < UnmapMisses::kMissesToKeep; i++) release_one();
   EXPECT_EQ(huge_statistics().cached_bytes, 0u) << "each is too much";
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
-    for (unsigned i = 0; i < WantedAgain::kMisses; i++)
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
+    for (unsigned i = 0; i < UnmapMisses::kMissesToKeep; i++)
       EXPECT_EQ(allocate_huge(48 * MiB, kPageBytes), nullptr);
   }
   release_one();
@@ -298,7 +298,7 @@ TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
 
 // Each buffer exceeds the cache's limit while the other is cached, but both are reused immediately.
 // Returns the bytes mapped for them in the last round.
-uint64_t mapped_for_buffers_wanted_again() {
+uint64_t mapped_for_reused_buffers() {
   auto mapped = [] { return os::call_count(os::Call::kMap, os::Reason::kHuge).bytes; };
   uint64_t before = 0;
   for (unsigned round = 0; round < 8; round++) {
@@ -311,31 +311,31 @@ uint64_t mapped_for_buffers_wanted_again() {
   return mapped() - before;
 }
 
-TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptAfterAWhile) {
-  EXPECT_EQ(mapped_for_buffers_wanted_again(), 0u);
+TEST_F(HugeMemory, ReusedBuffersAreKeptEventually) {
+  EXPECT_EQ(mapped_for_reused_buffers(), 0u);
   EXPECT_EQ(huge_statistics().cached_bytes, 96 * MiB) << "no more than was in use";
 }
 
-TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptUpToAQuarterOfALimit) {
+TEST_F(HugeMemory, ReusedBuffersAreKeptUpToAQuarterOfTheLimit) {
   struct Limited {
-    explicit Limited(size_t bytes) { least_limit = bytes; }
-    ~Limited() { least_limit = SIZE_MAX; }
+    explicit Limited(size_t bytes) { smallest_limit = bytes; }
+    ~Limited() { smallest_limit = SIZE_MAX; }
   };
   {
     Limited limited(512 * MiB);
-    EXPECT_EQ(mapped_for_buffers_wanted_again(), 0u);
+    EXPECT_EQ(mapped_for_reused_buffers(), 0u);
     purge_huge(UINT64_MAX);
-    memory_is_short = true;
-    EXPECT_GE(mapped_for_buffers_wanted_again(), 4 * 96 * MiB);
-    memory_is_short = false;
+    under_memory_pressure = true;
+    EXPECT_GE(mapped_for_reused_buffers(), 4 * 96 * MiB);
+    under_memory_pressure = false;
   }
   Limited limited(160 * MiB);
-  EXPECT_GE(mapped_for_buffers_wanted_again(), 4 * 96 * MiB);
+  EXPECT_GE(mapped_for_reused_buffers(), 4 * 96 * MiB);
 }
 
 TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
   std::vector<Span*> between;
-  free_apart(2 * MiB, 4, &between);
+  free_separately(2 * MiB, 4, &between);
   EXPECT_EQ(huge_statistics().cached_bytes, 8 * MiB);
   Span* span = allocate_huge(8 * MiB, kPageBytes);
   EXPECT_FALSE(span->known_zero);
@@ -370,7 +370,7 @@ TEST_F(HugeMemory, AShrunkBlockLeavesItsEndToOthers) {
 }
 
 // The kernel takes about 100 µs to check 2 MiB.
-TEST_F(HugeMemory, TheKernelIsAskedAboutFreshMemoryOnly) {
+TEST_F(HugeMemory, ResidencyIsQueriedForFreshMemoryOnly) {
   auto asked = [] { return os::call_count(os::Call::kMincore, os::Reason::kHuge).calls; };
   uint64_t before = asked();
   release_huge(written(4 * MiB));
@@ -401,7 +401,7 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
   EXPECT_EQ(purge_huge(UINT64_MAX), 8 * MiB);
 }
 
-TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
+TEST_F(HugeMemory, LittleSparseMemoryIsKept) {
   std::vector<Span*> blocks;
   for (int i = 0; i < 20; i++) {
     blocks.push_back(allocate_huge(8 * MiB, kPageBytes));
@@ -412,7 +412,7 @@ TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
 }
 
 // Room for further growth is taken only where it is available.
-TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
+TEST_F(HugeMemory, GrowsInPlaceIfExactlyEnoughIsFree) {
   uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB, os::Reason::kHuge));
   Span* span = written(8 * MiB);
   ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB, os::Reason::kHuge));
@@ -430,11 +430,11 @@ TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
   for (unsigned skip = 0; skip < 32; skip++) {
     SCOPED_TRACE(skip);
     std::vector<Span*> between;
-    free_apart(2 * MiB, 4, &between);
+    free_separately(2 * MiB, 4, &between);
     Span* span = allocate_huge(6 * MiB, kPageBytes);  // in three parts
     memset(memory(span), 4, span->bytes);
     {
-      os::RefuseCalls refuse(SYS_mremap, skip % 2 == 0 ? ENOMEM : EPERM, 1, skip / 2);
+      os::FailCalls refuse(SYS_mremap, skip % 2 == 0 ? ENOMEM : EPERM, 1, skip / 2);
       if (resize_huge(span, 9 * MiB)) memset(memory(span), 4, span->bytes);
       Span* other = allocate_huge(5 * MiB, kPageBytes);
       ASSERT_NE(other, nullptr);
@@ -456,10 +456,10 @@ TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
 // address space.
 TEST_F(HugeMemory, MovesThatAreAlwaysRefusedAreGivenUp) {
   std::vector<Span*> between;
-  os::RefuseCalls refuse(SYS_mremap, EPERM);
+  os::FailCalls refuse(SYS_mremap, EPERM);
   unsigned refusals = 0;
   for (int round = 0; round < 20; round++) {
-    free_apart(2 * MiB, 2, &between);
+    free_separately(2 * MiB, 2, &between);
     Span* span = written(4 * MiB);
     EXPECT_FALSE(resize_huge(span, 64 * MiB));
     EXPECT_EQ(memory(span)[MiB], 1);
@@ -477,7 +477,7 @@ void expect_moved_with_contents(Span* span, uintptr_t from, bool moved, char fil
 }
 
 // Grows a block that cannot grow in place.
-bool grow_apart(Span* span, size_t bytes) {
+bool grow_separately(Span* span, size_t bytes) {
   os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
   return resize_huge(span, bytes);
 }
@@ -487,13 +487,13 @@ bool grow_apart(Span* span, size_t bytes) {
 TEST_F(HugeMemory, ABlockThatMovedInPartIsCopiedTogether) {
   for (unsigned good = 0; good < 3; good++) {
     std::vector<Span*> between;
-    free_apart(2 * MiB, 3, &between);
+    free_separately(2 * MiB, 3, &between);
     Span* span = allocate_huge(6 * MiB, kPageBytes);  // in three parts
     memset(memory(span), 4, span->bytes);
     uintptr_t from = span->start;
     {
-      os::RefuseCalls refuse(SYS_mremap, ENOMEM, 1, 3 + good);  // skips the three mapping checks
-      EXPECT_EQ(grow_apart(span, 9 * MiB), good != 0);
+      os::FailCalls refuse(SYS_mremap, ENOMEM, 1, 3 + good);  // skips the three mapping checks
+      EXPECT_EQ(grow_separately(span, 9 * MiB), good != 0);
     }
     expect_moved_with_contents(span, from, good != 0, 4);
     for (Span* b : between) release_huge(b);
@@ -509,34 +509,34 @@ TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
     Span* span = written(4 * MiB, 6);
     uintptr_t from = span->start;
     ASSERT_EQ(madvise(memory(span) + MiB, MiB, MADV_DONTDUMP), 0);
-    EXPECT_FALSE(grow_apart(span, 8 * MiB));
+    EXPECT_FALSE(grow_separately(span, 8 * MiB));
     expect_moved_with_contents(span, from, false, 6);
     release_huge(span);
     purge_huge(UINT64_MAX - 1);  // all; keeps the count of refusals
   }
   Span* other = written(4 * MiB, 7);
   uintptr_t from = other->start;
-  EXPECT_TRUE(grow_apart(other, 8 * MiB)) << "that is no matter of other blocks";
+  EXPECT_TRUE(grow_separately(other, 8 * MiB)) << "that is no matter of other blocks";
   expect_moved_with_contents(other, from, true, 7);
   release_huge(other);
 }
 
 // Memory that could not be unmapped still consists of as many mappings as before.
-TEST_F(HugeMemory, WhatCouldNotBeGivenBackIsStillMovedPartByPart) {
+TEST_F(HugeMemory, UnreleasableMemoryIsMovedInParts) {
   std::vector<Span*> between;
-  free_apart(2 * MiB, 3, &between);
+  free_separately(2 * MiB, 3, &between);
   Span* span = allocate_huge(6 * MiB, kPageBytes);
   uintptr_t start = span->start;
   release_huge(span);
   {
-    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    os::FailCalls refuse(SYS_munmap, ENOMEM);
     purge_huge(UINT64_MAX);
   }
   span = allocate_huge(6 * MiB, kPageBytes);
   ASSERT_EQ(span->start, start);
   EXPECT_TRUE(span->known_zero);
   memset(memory(span), 3, span->bytes);
-  EXPECT_TRUE(grow_apart(span, 9 * MiB));
+  EXPECT_TRUE(grow_separately(span, 9 * MiB));
   expect_moved_with_contents(span, start, true, 3);
   release_huge(span);
   for (Span* b : between) release_huge(b);
@@ -568,13 +568,13 @@ std::vector<Span*> blocks_with_holes(size_t holes) {
 }
 
 TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
-  constexpr size_t kHoles = kMostPieces + 4000;
+  constexpr size_t kHoles = kMaxMappedPieces + 4000;
   std::vector<Span*> blocks = blocks_with_holes(kHoles);
-  EXPECT_LE(huge_space().pieces, kMostPieces + 10);
-  EXPECT_GE(huge_space().kept_ranges, 3900u);
-  EXPECT_LT(mappings(), kMostPieces + 1000);
+  EXPECT_LE(huge_space().pieces, kMaxMappedPieces + 10);
+  EXPECT_GE(huge_space().retained_ranges, 3900u);
+  EXPECT_LT(mappings(), kMaxMappedPieces + 1000);
   // Retained ranges are reused by new blocks and by growing ones.
-  uint64_t mapped = calls(os::Call::kMap), kept = huge_space().kept_ranges;
+  uint64_t mapped = calls(os::Call::kMap), kept = huge_space().retained_ranges;
   std::vector<Span*> more;
   for (int i = 0; i < 1000; i++) {
     more.push_back(allocate_huge(MiB + 100 * KiB, kPageBytes));
@@ -582,22 +582,22 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
     ASSERT_EQ(*memory(more.back()), 0);
   }
   EXPECT_EQ(calls(os::Call::kMap), mapped);
-  EXPECT_EQ(huge_space().kept_ranges, kept - 1000);
+  EXPECT_EQ(huge_space().retained_ranges, kept - 1000);
   int grown = 0;
   for (Span* span : blocks) grown += resize_huge(span, span->bytes + 256 * KiB) ? 1 : 0;
   // The kernel has mapped a few of our own records into unmapped holes.
   EXPECT_GE(grown, static_cast<int>(kHoles) - 1100) << "all but those in front of a new block";
   // Some retained ranges are unmapped when the OS refuses memory, and all of them with the blocks.
   size_t pieces = huge_space().pieces;
-  if (huge_space().kept_ranges != 0) {
-    EXPECT_GT(unmap_kept_huge(), 0u);
+  if (huge_space().retained_ranges != 0) {
+    EXPECT_GT(unmap_retained_huge(), 0u);
     EXPECT_GT(huge_space().pieces, pieces);
   }
-  EXPECT_LE(huge_space().pieces, kMostPieces / 2 * 7);
+  EXPECT_LE(huge_space().pieces, kMaxMappedPieces / 2 * 7);
   for (Span* span : more) release_huge(span);
   for (Span* span : blocks) release_huge(span);
   purge_huge(UINT64_MAX);
-  EXPECT_EQ(huge_space().kept_bytes, 0u);
+  EXPECT_EQ(huge_space().retained_bytes, 0u);
   EXPECT_EQ(huge_space().pieces, 0u);
   EXPECT_LT(mappings(), 1000u);
 }
@@ -608,7 +608,7 @@ TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  std::vector<Span*> around = blocks_with_holes(kMostPieces + 500);
+  std::vector<Span*> around = blocks_with_holes(kMaxMappedPieces + 500);
   std::map<Span*, char> live;
   for (int step = 0; step < 3000; step++) {
     size_t bytes = MiB + random() % (2 * MiB);
@@ -649,13 +649,13 @@ TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   }
   for (Span* span : around) release_huge(span);
   purge_huge(UINT64_MAX);
-  EXPECT_EQ(huge_space().kept_bytes, 0u);
+  EXPECT_EQ(huge_space().retained_bytes, 0u);
   EXPECT_EQ(huge_space().pieces, 0u);
 }
 
 // ---- cost ----
 
-TEST_F(HugeMemory, WhatIsHardlyTouchedCostsLittleHoweverLargeItIs) {
+TEST_F(HugeMemory, SparseMemoryIsCheapAtAnySize) {
   for (size_t bytes : {2 * MiB, 64 * MiB, 4 * GiB}) {
     uint64_t looks = calls(os::Call::kMincore),
              looked = os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes;
@@ -672,7 +672,7 @@ TEST_F(HugeMemory, WhatIsHardlyTouchedCostsLittleHoweverLargeItIs) {
   }
 }
 
-TEST_F(HugeMemory, AnEstimateIsNearWhatIsResident) {
+TEST_F(HugeMemory, EstimateIsNearResidentBytes) {
   constexpr size_t kBytes = 256 * MiB;
   char* range = static_cast<char*>(os::map(kBytes, os::Reason::kHuge));
   auto estimate = [&] { return os::estimate_resident_bytes(range, kBytes, os::Reason::kHuge); };
@@ -690,15 +690,15 @@ TEST_F(HugeMemory, AMoveIsTriedAgainSomeTimeAfterTheLastRefusal) {
   auto report = [](const char* line) { ADD_FAILURE() << line; };
   options::parse("purge_delay:1", report);
   {
-    os::RefuseCalls refuse(SYS_mremap, EPERM);
+    os::FailCalls refuse(SYS_mremap, EPERM);
     for (int i = 0; i < 8; i++) {
       Span* span = written(4 * MiB);
-      EXPECT_FALSE(grow_apart(span, 8 * MiB));
+      EXPECT_FALSE(grow_separately(span, 8 * MiB));
       release_huge(span);
     }
   }
   Span* span = written(4 * MiB);
-  EXPECT_FALSE(grow_apart(span, 8 * MiB)) << "not at once";
+  EXPECT_FALSE(grow_separately(span, 8 * MiB)) << "not at once";
   usleep(1'200'000);
   EXPECT_TRUE(resize_huge(span, 8 * MiB));
   release_huge(span);
@@ -712,7 +712,7 @@ TEST_F(HugeMemory, ABlockHalfOfWhichIsSealedIsNotMovedByHalves) {
     constexpr long kMseal = 462;
     if (syscall(kMseal, memory(span) + 2 * MiB, 2 * MiB, 0) != 0) _exit(0);  // Linux 6.10
     uintptr_t from = span->start;
-    if (grow_apart(span, 8 * MiB) || span->start != from) _exit(1);
+    if (grow_separately(span, 8 * MiB) || span->start != from) _exit(1);
     for (size_t i = 0; i < 4 * MiB; i += 4096) {
       if (memory(span)[i] != 5) _exit(2);
     }

@@ -25,7 +25,7 @@
 #include "core/pages/page_heap/purge.h"
 #include "core/pages/page_heap/sweep.h"
 #include "core/pages/policy/purge_policy.h"
-#include "core/pages/span/backing.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/region.h"
 #include "core/pages/span/region_count.h"
 
@@ -37,64 +37,63 @@ using options::OptionForTest;
 
 // ---- pacing ----
 
-constexpr uint64_t kNow_ns = 1000 * kSecond_ns;
+constexpr uint64_t kNowNs = 1000 * kSecondNs;
 
 constexpr uintptr_t kRegion = 1 << 30;
 
-TEST(CollapsePacing, AKernelThatDoesNotKnowItIsAskedForThreeRegions) {
+TEST(CollapsePacing, UnsupportedCollapseIsTriedOnThreeRegions) {
   CollapsePacing pacing;
   for (unsigned i = 0; i < 3; i++) {
-    EXPECT_TRUE(pacing.due(kNow_ns * (i + 1)));
-    pacing.refused(EINVAL, kRegion + i * kRegionBytes, kNow_ns * (i + 1));
+    EXPECT_TRUE(pacing.due(kNowNs * (i + 1)));
+    pacing.refused(EINVAL, kRegion + i * kRegionBytes, kNowNs * (i + 1));
   }
-  EXPECT_FALSE(pacing.due(kNow_ns * 1000));
+  EXPECT_FALSE(pacing.due(kNowNs * 1000));
 }
 
 TEST(CollapsePacing, ARegionThatCannotBeMovedIsNotTheKernel) {
   CollapsePacing pacing;
-  uint64_t now = kNow_ns;
-  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns) {
+  uint64_t now = kNowNs;
+  for (int i = 0; i < 20; i++, now += CollapsePacing::kMaxWaitNs) {
     pacing.refused(EINVAL, kRegion + i % 2 * kRegionBytes, now);
     pacing.refused(EBUSY, kRegion + (2 + i) * kRegionBytes, now);
   }
   EXPECT_TRUE(pacing.due(now));
-  pacing.done();
-  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns)
+  pacing.note_success();
+  for (int i = 0; i < 20; i++, now += CollapsePacing::kMaxWaitNs)
     pacing.refused(EINVAL, kRegion + i * kRegionBytes, now);
   EXPECT_TRUE(pacing.due(now)) << "it has been done once";
 }
 
 TEST(CollapsePacing, WhereItHasWorkedARefusalIsNotForGood) {
   CollapsePacing pacing;
-  pacing.done();
-  pacing.refused(EINVAL, kRegion, kNow_ns);
-  EXPECT_FALSE(pacing.due(kNow_ns));
-  EXPECT_TRUE(pacing.due(kNow_ns + CollapsePacing::kFirstWait_ns));
+  pacing.note_success();
+  pacing.refused(EINVAL, kRegion, kNowNs);
+  EXPECT_FALSE(pacing.due(kNowNs));
+  EXPECT_TRUE(pacing.due(kNowNs + CollapsePacing::kFirstWaitNs));
 }
 
 TEST(CollapsePacing, EachRefusalMakesTheWaitLongerUntilOneIsDone) {
   for (int error : {ENOMEM, EAGAIN, EBUSY}) {
     CollapsePacing pacing;
-    uint64_t now = kNow_ns, wait = CollapsePacing::kFirstWait_ns;
+    uint64_t now = kNowNs, wait = CollapsePacing::kFirstWaitNs;
     for (int i = 0; i < 20; i++) {
       ASSERT_TRUE(pacing.due(now));
       pacing.refused(error, kRegion, now);
       EXPECT_FALSE(pacing.due(now + wait - 1));
       now += wait;
-      wait =
-          wait * 2 < CollapsePacing::kLongestWait_ns ? wait * 2 : CollapsePacing::kLongestWait_ns;
+      wait = wait * 2 < CollapsePacing::kMaxWaitNs ? wait * 2 : CollapsePacing::kMaxWaitNs;
     }
-    pacing.done();
+    pacing.note_success();
     pacing.refused(error, kRegion, now);
-    EXPECT_TRUE(pacing.due(now + CollapsePacing::kFirstWait_ns));
+    EXPECT_TRUE(pacing.due(now + CollapsePacing::kFirstWaitNs));
   }
 }
 
 TEST(CollapsePacing, ASettingIsReadAgainLater) {
   CollapsePacing pacing;
-  pacing.forbidden(kNow_ns);
-  EXPECT_FALSE(pacing.due(kNow_ns + CollapsePacing::kForbiddenWait_ns - 1));
-  EXPECT_TRUE(pacing.due(kNow_ns + CollapsePacing::kForbiddenWait_ns));
+  pacing.disabled_by_system(kNowNs);
+  EXPECT_FALSE(pacing.due(kNowNs + CollapsePacing::kForbiddenWaitNs - 1));
+  EXPECT_TRUE(pacing.due(kNowNs + CollapsePacing::kForbiddenWaitNs));
 }
 
 // ---- regions ----
@@ -102,15 +101,15 @@ TEST(CollapsePacing, ASettingIsReadAgainLater) {
 // Simulated clocks of the helper thread and of the program: half a second passes in each round.
 uint64_t clock_ns = 0, worked_ns = 0;
 
-void pass_rounds(unsigned rounds, uint64_t worked_per_round_ns = 400 * kMillisecond_ns) {
+void pass_rounds(unsigned rounds, uint64_t worked_per_round_ns = 400 * kMillisecondNs) {
   for (unsigned i = 0; i < rounds; i++) {
-    clock_ns += 500 * kMillisecond_ns;
+    clock_ns += 500 * kMillisecondNs;
     worked_ns += worked_per_round_ns;
     purge_budget.tick(clock_ns, worked_ns);
     collapse_dense_regions(clock_ns);
   }
 }
-// rounds: fewer than kDenseFor_ns takes, and more.
+// rounds: fewer than kDenseForNs takes, and more.
 constexpr unsigned kSoon = 9, kLongEnough = 14;
 
 uint64_t collapses() { return os::call_count(os::Call::kCollapse).calls; }
@@ -163,7 +162,7 @@ class Collapse : public testing::Test {
   void SetUp() override {
     if (!kernel_collapses()) GTEST_SKIP() << "the kernel does not make huge pages of small ones";
     if (clock_ns == 0) clock_ns = os::coarse_monotonic_ns();
-    clock_ns += 1000 * kSecond_ns;  // ends every wait that an earlier test started
+    clock_ns += 1000 * kSecondNs;  // ends every wait that an earlier test started
     purge_all();
     while (region_count() < 40) others.push_back(take(kMaxRegionRunPages));
     unsigned regions = region_count();
@@ -199,8 +198,8 @@ class Collapse : public testing::Test {
     region->due |= region->young;
     region->due |= region->old;
     region->young = region->old = PageBits();
-    Sweeping due;
-    due.apart = Apart::kSparse;
+    SweepState due;
+    due.split_huge_pages = SplitHugePages::kSparse;
     sweep_all(&due);
     EXPECT_TRUE(region->resting);
   }
@@ -210,7 +209,7 @@ class Collapse : public testing::Test {
   }
   static void expect_books() {
     PageStatistics s = page_statistics();
-    EXPECT_EQ(backing.bytes(), s.used_bytes + s.dirty_bytes);
+    EXPECT_EQ(memory_account.bytes(), s.used_bytes + s.dirty_bytes);
   }
 
   std::vector<Span*> others, own;
@@ -219,9 +218,9 @@ class Collapse : public testing::Test {
 TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   Region* region = fresh({128, 116});
   pass_rounds(kSoon);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   pass_rounds(kLongEnough);
-  EXPECT_TRUE(region->huge);
+  EXPECT_TRUE(region->on_huge_page);
   EXPECT_FALSE(region->collapsing);
   EXPECT_EQ(page_statistics().huge_pages, 1u)
       << "the others are full, but nobody has written to them";
@@ -237,20 +236,20 @@ TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   EXPECT_TRUE(all_zero(memory(own.back()), own.back()->bytes));
 }
 
-TEST_F(Collapse, WhatItBroughtStaysAsLongAsTheRegionIsDense) {
+TEST_F(Collapse, CollapsedPagesStayWhileTheRegionIsDense) {
   Region* region = fresh({128, 100, 16});
   pass_rounds(kSoon + kLongEnough);
-  ASSERT_TRUE(region->huge);
-  Sweeping due{What::kDirty};
-  due.apart = Apart::kSparse;
+  ASSERT_TRUE(region->on_huge_page);
+  SweepState due{PageSelection::kDirty};
+  due.split_huge_pages = SplitHugePages::kSparse;
   sweep_all(&due);
-  EXPECT_EQ(due.given_bytes, 0u);
-  EXPECT_TRUE(region->huge);
+  EXPECT_EQ(due.purged_bytes, 0u);
+  EXPECT_TRUE(region->on_huge_page);
   release(own.back());
   own.pop_back();
   sweep_all(&due);
-  EXPECT_EQ(due.given_bytes, 28 * kPageBytes);
-  EXPECT_FALSE(region->huge);
+  EXPECT_EQ(due.purged_bytes, 28 * kPageBytes);
+  EXPECT_FALSE(region->on_huge_page);
   expect_contents();
   expect_books();
 }
@@ -258,23 +257,23 @@ TEST_F(Collapse, WhatItBroughtStaysAsLongAsTheRegionIsDense) {
 TEST_F(Collapse, UnderALimitOneAtATime) {
   std::vector<Region*> regions;
   for (int i = 0; i < 3; i++) regions.push_back(fresh_full());
-  size_t no_limit = least_limit.exchange(backing.total_bytes() * 2);
+  size_t no_limit = smallest_limit.exchange(memory_account.total_bytes() * 2);
   pass_rounds(kSoon);
   unsigned moved = 0, most = 0;
   for (unsigned i = 0; i < kLongEnough; i++) {
     pass_rounds(1);
     unsigned now = 0;
-    for (Region* region : regions) now += region->huge;
+    for (Region* region : regions) now += region->on_huge_page;
     most = now - moved > most ? now - moved : most;
     moved = now;
   }
-  least_limit = no_limit;
+  smallest_limit = no_limit;
   EXPECT_EQ(moved, 3u);
   EXPECT_EQ(most, 1u);
 }
 
 // In the parent, a move would copy all of it.
-TEST_F(Collapse, WhatAForkedChildSharesIsNotMoved) {
+TEST_F(Collapse, PagesSharedWithAForkedChildAreNotMoved) {
   Region* region = fresh({128, 116});
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -288,40 +287,40 @@ TEST_F(Collapse, WhatAForkedChildSharesIsNotMoved) {
   uint64_t before = collapses();
   pass_rounds(kSoon + kLongEnough);
   EXPECT_EQ(collapses(), before);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   close(ends[1]);
   waitpid(child, nullptr, 0);
   pass_rounds(2 * kLongEnough);
-  EXPECT_TRUE(region->huge) << "nobody shares it any more";
+  EXPECT_TRUE(region->on_huge_page) << "nobody shares it any more";
   expect_contents();
 }
 
 // Free pages of a dense huge page cause no work until they are allocated, requested, or the region
 // is no longer dense.
-TEST_F(Collapse, ARegionThatRestsWakesNobody) {
+TEST_F(Collapse, RestingRegionCausesNoWork) {
   Region* region = fresh({128, 100, 16});
   pass_rounds(kSoon + kLongEnough);
-  ASSERT_TRUE(region->huge);
-  EXPECT_TRUE(anything_dirty());
+  ASSERT_TRUE(region->on_huge_page);
+  EXPECT_TRUE(has_dirty_memory());
   let_it_rest(region);
-  EXPECT_FALSE(anything_dirty());
+  EXPECT_FALSE(has_dirty_memory());
   EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   expect_books();
   Span* span = take(5);
   EXPECT_EQ(span->region, region);
   release(span);
   EXPECT_TRUE(region->resting) << "it has been dense all the time";
-  EXPECT_FALSE(anything_dirty());
+  EXPECT_FALSE(has_dirty_memory());
   EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   release(own.back());
   own.pop_back();
   EXPECT_FALSE(region->resting);
-  EXPECT_TRUE(anything_dirty());
+  EXPECT_TRUE(has_dirty_memory());
   fresh({16});
   let_it_rest(region);
   EXPECT_EQ(purge_all(), 12 * kPageBytes) << "somebody asks";
   EXPECT_FALSE(region->resting);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   expect_contents();
   expect_books();
 }
@@ -329,28 +328,28 @@ TEST_F(Collapse, ARegionThatRestsWakesNobody) {
 TEST_F(Collapse, TheNextTimeItWaitsForLonger) {
   Region* region = fresh({128, 100, 28});
   pass_rounds(kSoon + kLongEnough);
-  ASSERT_TRUE(region->huge);
+  ASSERT_TRUE(region->on_huge_page);
   release(own.back());
   own.pop_back();
   purge_all();
-  ASSERT_FALSE(region->huge);
+  ASSERT_FALSE(region->on_huge_page);
   fresh({28});
   pass_rounds(kLongEnough);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   pass_rounds(kLongEnough);
-  EXPECT_TRUE(region->huge);
+  EXPECT_TRUE(region->on_huge_page);
   expect_contents();
 }
 
-TEST_F(Collapse, WhatIsNotDenseKeepsItsSmallPages) {
+TEST_F(Collapse, SparseRegionsKeepSmallPages) {
   Region* region = fresh({128, 115});
   uint64_t before = collapses();
   pass_rounds(200);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   EXPECT_EQ(collapses(), before);
 }
 
-TEST_F(Collapse, WhatChangesAllTheTimeKeepsItsSmallPages) {
+TEST_F(Collapse, ChangingRegionsKeepSmallPages) {
   Region* region = fresh({128, 100, 28});
   uint64_t before = collapses();
   for (int i = 0; i < 100; i++) {
@@ -359,10 +358,10 @@ TEST_F(Collapse, WhatChangesAllTheTimeKeepsItsSmallPages) {
     own.pop_back();
     fresh({28});
   }
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   EXPECT_EQ(collapses(), before);
   pass_rounds(kSoon + kLongEnough);
-  EXPECT_TRUE(region->huge) << "now it is calm";
+  EXPECT_TRUE(region->on_huge_page) << "now it is calm";
   expect_contents();
 }
 
@@ -372,7 +371,7 @@ long count_questions(long number) {
   return 0;
 }
 
-TEST_F(Collapse, WhatNobodyWritesToKeepsItsSmallPages) {
+TEST_F(Collapse, UnwrittenRegionsKeepSmallPages) {
   uint64_t before = collapses();
   questions = 0;
   os::fault_hook = count_questions;
@@ -395,24 +394,24 @@ TEST_F(Collapse, NoneWhereItIsNotWanted) {
     OptionForTest other(Id::purge, mode);
     pass_rounds(100);
   }
-  size_t no_limit = least_limit.exchange(backing.total_bytes() * 10 / 8);
+  size_t no_limit = smallest_limit.exchange(memory_account.total_bytes() * 10 / 8);
   pass_rounds(100);
-  least_limit = no_limit;
-  memory_is_short = true;
+  smallest_limit = no_limit;
+  under_memory_pressure = true;
   pass_rounds(100);
-  memory_is_short = false;
-  pass_rounds(100, kMillisecond_ns);  // the program is idle
+  under_memory_pressure = false;
+  pass_rounds(100, kMillisecondNs);  // the program is idle
   {
     OptionForTest limit(Id::heap_limit,
-                        std::to_string(backing.total_bytes() + 11 * kPageBytes).c_str());
-    uint64_t refusals = backing.refusals();
+                        std::to_string(memory_account.total_bytes() + 11 * kPageBytes).c_str());
+    uint64_t refusals = memory_account.refusals();
     pass_rounds(100);
-    EXPECT_EQ(backing.refusals(), refusals) << "the program has been refused nothing";
+    EXPECT_EQ(memory_account.refusals(), refusals) << "the program has been refused nothing";
   }
   EXPECT_EQ(collapses(), before);
   expect_books();
   pass_rounds(kSoon + kLongEnough);
-  EXPECT_TRUE(region->huge);
+  EXPECT_TRUE(region->on_huge_page);
 }
 
 TEST_F(Collapse, ASmallHeapKeepsItsSmallPages) {
@@ -423,7 +422,7 @@ TEST_F(Collapse, ASmallHeapKeepsItsSmallPages) {
   ASSERT_LT(region_count(), 32u);
   uint64_t before = collapses();
   pass_rounds(200);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   EXPECT_EQ(collapses(), before);
 }
 
@@ -438,17 +437,17 @@ long refuse_to_collapse(long number) {
   return -refuse_with;
 }
 
-TEST_F(Collapse, WhatTheKernelRefusesIsTriedAgainNowAndThen) {
+TEST_F(Collapse, RefusedCollapseIsRetried) {
   fresh({128, 116});
   pass_rounds(kSoon + kLongEnough);
-  ASSERT_TRUE(own[0]->region->huge) << "so that this kernel is known to do it";
+  ASSERT_TRUE(own[0]->region->on_huge_page) << "so that this kernel is known to do it";
   for (int error : {EINVAL, ENOMEM, EAGAIN, EBUSY}) {
-    clock_ns += 1000 * kSecond_ns;
+    clock_ns += 1000 * kSecondNs;
     for (Span* span : own) release(span);
     own.clear();
     purge_all();
     Region* region = fresh({128, 116});
-    region->attempts = 0;
+    region->collapse_attempts = 0;
     region->dense_since_ns = 0;
     refuse_with = error;
     advices = refused = 0;
@@ -457,23 +456,23 @@ TEST_F(Collapse, WhatTheKernelRefusesIsTriedAgainNowAndThen) {
     os::fault_hook = nullptr;
     EXPECT_GE(refused, 1u) << error;
     EXPECT_LE(refused, 7u) << error << ": of a hundred seconds, 5 + 10 + 20 + 40";
-    EXPECT_FALSE(region->huge);
+    EXPECT_FALSE(region->on_huge_page);
     EXPECT_EQ(page_statistics().dirty_bytes, 0u);
     expect_books();
     expect_contents();
     pass_rounds(400);
-    EXPECT_TRUE(region->huge) << error;
+    EXPECT_TRUE(region->on_huge_page) << error;
     expect_contents();
   }
 }
 
 TEST_F(Collapse, WithoutAnAnswerAboutResidencyThereIsNone) {
   Region* region = fresh({128, 116});
-  forget_collapse_in_child();
-  os::RefuseCalls refuse(SYS_openat, EPERM);
+  close_collapse_files_in_child();
+  os::FailCalls refuse(SYS_openat, EPERM);
   pass_rounds(100);
   EXPECT_GT(refuse.refusals(), 0u);
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   expect_books();
 }
 
@@ -501,7 +500,7 @@ TEST_F(Collapse, ARegionThatIsFreedMeanwhileStaysMapped) {
   ASSERT_TRUE(own.empty()) << "it was tried";
   EXPECT_EQ(region_count(), regions);
   EXPECT_FALSE(region->collapsing);
-  EXPECT_EQ(page_statistics().dirty_bytes, region->huge ? kRegionBytes : 0);
+  EXPECT_EQ(page_statistics().dirty_bytes, region->on_huge_page ? kRegionBytes : 0);
   expect_books();
   Span* span = take(128);
   ASSERT_EQ(span->region, region);
@@ -523,11 +522,11 @@ long fork_when_collapsing(long number) {
   unlock_after_fork(child == 0);
   if (child == 0) {
     PageStatistics s = page_statistics();
-    bool counted = backing.bytes() == s.used_bytes + s.dirty_bytes;
+    bool counted = memory_account.bytes() == s.used_bytes + s.dirty_bytes;
     size_t brought = fork_at == 2 ? 0 : 12 * kPageBytes;
     bool entered = s.dirty_bytes == brought && s.huge_pages == (brought != 0);
     bool gone = purge_all() == brought && page_statistics().dirty_bytes == 0;
-    _exit(counted && entered && gone && backing.bytes() == s.used_bytes ? 0 : 1);
+    _exit(counted && entered && gone && memory_account.bytes() == s.used_bytes ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -535,18 +534,18 @@ long fork_when_collapsing(long number) {
   return 0;
 }
 
-TEST_F(Collapse, WhatIsUnderWayIsOverInAForkedChild) {
+TEST_F(Collapse, CollapseUnderWayEndsInAForkedChild) {
   for (unsigned at : {2, 3}) {
     fork_at = at;
     Region* region = fresh({128, 116});
-    region->attempts = 0;
+    region->collapse_attempts = 0;
     region->dense_since_ns = 0;
     pass_rounds(kSoon);
     advices = 0;
     os::fault_hook = fork_when_collapsing;
     pass_rounds(kLongEnough);
     EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
-    EXPECT_TRUE(region->huge);
+    EXPECT_TRUE(region->on_huge_page);
     expect_contents();
     expect_books();
     for (Span* span : own) release(span);
@@ -557,22 +556,22 @@ TEST_F(Collapse, WhatIsUnderWayIsOverInAForkedChild) {
 
 // Purges holes of a span before or after the kernel moves its region.
 Span* part_goes_of = nullptr;
-unsigned part_goes_at = 2;
+unsigned part_unmap_fails_at = 2;
 long purge_part_when_collapsing(long number) {
-  if (number != SYS_madvise || ++advices != part_goes_at) return 0;
+  if (number != SYS_madvise || ++advices != part_unmap_fails_at) return 0;
   os::fault_hook = nullptr;
-  EXPECT_TRUE(lies_on_huge_page(part_goes_of)) << "it may by now";
-  EXPECT_TRUE(take_huge_page_apart(part_goes_of)) << "it has to be split by now";
+  EXPECT_TRUE(is_on_huge_page(part_goes_of)) << "it may by now";
+  EXPECT_TRUE(begin_huge_page_split(part_goes_of)) << "it has to be split by now";
   os::split_huge_page(memory(part_goes_of), kPageBytes);
   EXPECT_TRUE(os::purge(memory(part_goes_of), kPageBytes, os::Reason::kHole));
   return 0;
 }
 
-TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
+TEST_F(Collapse, RegionSplitMeanwhileIsNotOnAHugePage) {
   for (unsigned at : {2, 3}) {
-    part_goes_at = at;
+    part_unmap_fails_at = at;
     Region* region = fresh({128, 116});
-    region->attempts = 0;
+    region->collapse_attempts = 0;
     region->dense_since_ns = 0;
     pass_rounds(kSoon);
     part_goes_of = own[0];
@@ -580,13 +579,13 @@ TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
     os::fault_hook = purge_part_when_collapsing;
     pass_rounds(kLongEnough);
     EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
-    EXPECT_FALSE(region->huge);
-    EXPECT_FALSE(lies_on_huge_page(own[0]));
+    EXPECT_FALSE(region->on_huge_page);
+    EXPECT_FALSE(is_on_huge_page(own[0]));
     EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
     expect_books();
     fill(own[0], 1);
     pass_rounds(2 * kLongEnough);
-    EXPECT_TRUE(region->huge) << "the next time it does";
+    EXPECT_TRUE(region->on_huge_page) << "the next time it does";
     expect_contents();
     for (Span* span : own) release(span);
     own.clear();
@@ -627,10 +626,10 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
     });
   }
   // Long rounds: each sees the state that the one before left.
-  for (uint64_t end = os::monotonic_ns() + 3 * kSecond_ns; os::monotonic_ns() < end;) {
-    clock_ns += 5000 * kSecond_ns;
-    pass_rounds(1, 5000 * kSecond_ns);
-    os::pause(kMillisecond_ns);
+  for (uint64_t end = os::monotonic_ns() + 3 * kSecondNs; os::monotonic_ns() < end;) {
+    clock_ns += 5000 * kSecondNs;
+    pass_rounds(1, 5000 * kSecondNs);
+    os::pause(kMillisecondNs);
   }
   done = true;
   for (std::thread& thread : threads) thread.join();

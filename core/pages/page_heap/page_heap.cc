@@ -19,8 +19,8 @@
 #include "core/pages/policy/huge_page_pacing.h"
 #include "core/pages/policy/purge_policy.h"
 #include "core/pages/policy/refaults.h"
-#include "core/pages/span/backing.h"
 #include "core/pages/span/growth.h"
+#include "core/pages/span/memory_account.h"
 #include "core/pages/span/page_map.h"
 #include "core/pages/span/region.h"
 #include "core/pages/span/region_count.h"
@@ -57,7 +57,7 @@ Region* add_region_locked(Shard& shard) {
   if (base == 0) return nullptr;
   Region* region = page_map.reserve(base, kRegionBytes) ? take_region() : nullptr;
   if (region == nullptr) {
-    return_region(base);
+    unreserve_region(base);
     return nullptr;
   }
   DCHECK(base % kRegionBytes == 0);
@@ -67,7 +67,7 @@ Region* add_region_locked(Shard& shard) {
   region->longest_free = kPagesPerRegion;
   page_map.set_free(base, kRegionBytes);
   shard.add_to_all(region);
-  shard.file(region);
+  shard.insert_in_bucket(region);
   count_mapped_region();
   note_growth(kRegionBytes);
   return region;
@@ -87,8 +87,8 @@ struct Run {
 bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
   DCHECK(shard.lock.is_held());
   DCHECK(run->pages != 0 && run->pages <= kPagesPerRegion);
-  for (unsigned bucket = shard.tightest(run->pages); bucket <= kPagesPerRegion;
-       bucket = shard.tightest(bucket + 1)) {
+  for (unsigned bucket = shard.tightest_bucket(run->pages); bucket <= kPagesPerRegion;
+       bucket = shard.tightest_bucket(bucket + 1)) {
     for (Region* candidate = shard.buckets[bucket]; candidate != nullptr;
          candidate = candidate->next) {
       if (!dense && !candidate->spare.empty()) continue;
@@ -121,22 +121,22 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
 
 // Marks pages as used and clean. Returns true when all of them read as zero. The caller refiles the
 // region.
-bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+bool take_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   DCHECK(shard.lock.is_held());
   DCHECK(&shard == &shards[region->shard]);
   DCHECK(pages != 0 && !region->used.any(first, pages));
   region->used.set(first, pages);
-  shard.takes++;
-  store_racing(shard.used_pages, shard.used_pages + pages);
+  shard.runs_allocated++;
+  racy_store(shard.used_pages, shard.used_pages + pages);
   if (shard.used_pages > shard.peak_pages) shard.peak_pages = shard.used_pages;
   note_refaults(shard, region, first, pages);
   if (!region->is_dirty(first, pages) && !region->lazy.any(first, pages)) return true;
   bool clean = reads_as_zero(region, first, pages);
   DCHECK(shard.dirty_count(region) >= region->dirty().count(first, pages));
   shard.dirty_count(region) -= region->dirty().count(first, pages);
-  region->forget_dirty(first, pages);
+  region->clear_dirty(first, pages);
   region->lazy.clear(first, pages);
-  forget_spare(region, first, pages);
+  clear_spare(region, first, pages);
   return clean;
 }
 
@@ -148,15 +148,17 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   DCHECK(shard.used_pages >= pages);
   region->used.clear(first, pages);
   region->young.set(first, pages);
-  region->freed_pages = static_cast<uint16_t>(
-      region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
-  store_racing(shard.used_pages, shard.used_pages - pages);
+  region->freed_since_dense_pages = static_cast<uint16_t>(
+      region->freed_since_dense_pages + pages < UINT16_MAX ? region->freed_since_dense_pages + pages
+                                                           : UINT16_MAX);
+  racy_store(shard.used_pages, shard.used_pages - pages);
   shard.dirty_count(region) += pages;
-  if (region->resting && region->used.count() < kDense_pages) shard.wake(region);
+  if (region->resting && region->used.count() < kDensePages) shard.show_to_purge(region);
   if (!region->resting) shard.put_on_dirty_list(region);
-  if (!region->resting && purge_mode() == options::Purge::kEager) note_ripe(shard, region, first);
+  if (!region->resting && purge_mode() == options::Purge::kEager)
+    queue_immediate_purge(shard, region, first);
   unsigned run = region->used.clear_run_around(first);
-  if (run > region->longest_free) shard.refile(region, run);
+  if (run > region->longest_free) shard.move_to_bucket(region, run);
 }
 
 // ---- huge pages ----
@@ -168,10 +170,11 @@ bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 bool expect_huge_page_locked(Region* region) {
   if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
   if (!region->dirty().empty() || !region->lazy.empty()) return false;
-  DCHECK(!region->expecting && region->used.empty());
+  DCHECK(!region->expecting_huge_page && region->used.empty());
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
-  if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes))
+  if (under_memory_pressure.load(std::memory_order_relaxed) ||
+      !memory_account.has_room(kRegionBytes))
     return false;
   if (!huge_pages_on() || !huge_page_pacing.due()) return false;
   if (!os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, true)) {
@@ -179,25 +182,25 @@ bool expect_huge_page_locked(Region* region) {
     return false;
   }
   spare_pages.fetch_add(kPagesPerRegion, std::memory_order_relaxed);
-  region->expecting = true;
+  region->expecting_huge_page = true;
   return true;
 }
 
 // Returns false when heap_limit is reached.
 bool claim_run_locked(Shard& shard, bool dense, Run* run) {
   DCHECK(run->region->shard == &shard - shards);
-  if (!backing.charge(clean_bytes(run->region, run->first, run->pages))) return false;
+  if (!memory_account.charge(clean_bytes(run->region, run->first, run->pages))) return false;
   run->takes_huge_page = dense && expect_huge_page_locked(run->region);
-  run->clean = claim_pages(shard, run->region, run->first, run->pages);
-  shard.refile(run->region, run->longest_left);
+  run->clean = take_pages(shard, run->region, run->first, run->pages);
+  shard.move_to_bucket(run->region, run->longest_left);
   return true;
 }
 
 // The rest of the huge page is ordinary free memory: it is purged if it is not allocated.
-void enter_spare_locked(Shard& shard, Region* region) {
-  DCHECK(!region->huge && !region->resting);
+void add_spare_pages_locked(Shard& shard, Region* region) {
+  DCHECK(!region->on_huge_page && !region->resting);
   DCHECK(region->spare.empty());
-  region->huge = true;
+  region->on_huge_page = true;
   region->spare.set(0, kPagesPerRegion);
   region->spare -= region->used;
   region->spare -= region->dirty();
@@ -205,22 +208,22 @@ void enter_spare_locked(Shard& shard, Region* region) {
   region->young |= region->spare;
   shard.dirty_pages += region->spare.count();
   spare_pages.fetch_add(region->spare.count(), std::memory_order_relaxed);
-  backing.add(region->spare.count() * kPageBytes);
+  memory_account.add(region->spare.count() * kPageBytes);
   shard.put_on_dirty_list(region);
 }
 
-void end_expecting_locked(Shard& shard, Region* region, bool came) {
+void end_expected_huge_page_locked(Shard& shard, Region* region, bool came) {
   DCHECK(shard.lock.is_held());
-  DCHECK(region->expecting && !region->collapsing);
+  DCHECK(region->expecting_huge_page && !region->collapsing);
   DCHECK(spare_pages.load(std::memory_order_relaxed) >= kPagesPerRegion);
-  region->expecting = false;
-  if (came) enter_spare_locked(shard, region);
+  region->expecting_huge_page = false;
+  if (came) add_spare_pages_locked(shard, region);
   spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
 }
 
 // Clears the advice again: the kernel's own collapsing of small pages must not bring back purged
 // memory, and mappings merge.
-bool huge_page_came(const Region* region) {
+bool huge_page_arrived(const Region* region) {
   os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
   uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
   return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes(),
@@ -233,11 +236,11 @@ void fault_huge_page(const Run& run) {
   uint64_t begin = os::thread_cpu_ns();
   *reinterpret_cast<volatile char*>(region->address_of(run.first)) = 0;
   uint64_t took = os::thread_cpu_ns() - begin;
-  bool came = huge_page_came(region);
+  bool came = huge_page_arrived(region);
   came ? huge_page_pacing.delivered(took) : huge_page_pacing.refused(took);
   Shard& shard = shards[region->shard];
   LockGuard guard(shard.lock);
-  end_expecting_locked(shard, region, came);
+  end_expected_huge_page_locked(shard, region, came);
 }
 
 // ---- runs ----
@@ -272,10 +275,10 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 
 size_t bytes_in_spans() {
   size_t pages = 0;
-  for (unsigned i = 0; i < shards_in_use(); i++) pages += load_racing(shards[i].used_pages);
+  for (unsigned i = 0; i < shards_in_use(); i++) pages += racy_load(shards[i].used_pages);
   return pages * kPageBytes + huge_used_bytes();
 }
-bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
+bool heap_is_tiny() { return region_count() < 2 && memory_account.bytes() <= kRegionBytes; }
 
 // CPUs are counted when the second thread heap appears: a program of one thread needs only one
 // shard, and counting takes several system calls.
@@ -292,12 +295,12 @@ Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pag
                    bool dense) {
   DCHECK(page_count != 0 && page_count <= kPagesPerRegion);
   DCHECK(is_power_of_two(alignment_pages) && alignment_pages <= kPagesPerRegion);
-  Span* span = take_span(kind);
+  Span* span = allocate_span_record(kind);
   if (span == nullptr) return nullptr;
   Run run{};
   run.pages = static_cast<unsigned>(page_count);
   if (!take_run(shard_index, static_cast<unsigned>(alignment_pages), dense, &run)) {
-    give_span(span);
+    free_span_record(span);
     return nullptr;
   }
   if (run.takes_huge_page) fault_huge_page(run);
@@ -331,7 +334,7 @@ void release(Span* span) {
     free_pages(shard, region, region->page_of(span->start),
                static_cast<unsigned>(span->bytes >> kPageShift));
   }
-  give_span(span);
+  free_span_record(span);
 }
 
 bool try_extend(Span* span, size_t page_count) {
@@ -345,31 +348,31 @@ bool try_extend(Span* span, size_t page_count) {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
     if (region->used.any(first + static_cast<unsigned>(have), more)) return false;
-    if (!backing.charge(clean_bytes(region, first + static_cast<unsigned>(have), more)))
+    if (!memory_account.charge(clean_bytes(region, first + static_cast<unsigned>(have), more)))
       return false;
-    claim_pages(shard, region, first + static_cast<unsigned>(have), more);
-    shard.refile(region);
+    take_pages(shard, region, first + static_cast<unsigned>(have), more);
+    shard.move_to_bucket(region);
   }
   page_map.set(span->start + span->bytes, size_t{more} * kPageBytes, span);
   span->bytes = page_count * kPageBytes;
   return true;
 }
 
-bool lies_on_huge_page(const Span* span) {
+bool is_on_huge_page(const Span* span) {
   DCHECK(span->region != nullptr);
   LockGuard guard(shards[span->region->shard].lock);
-  return span->region->huge || span->region->collapsing;
+  return span->region->on_huge_page || span->region->collapsing;
 }
 
-bool take_huge_page_apart(const Span* span) {
+bool begin_huge_page_split(const Span* span) {
   DCHECK(span->region != nullptr);
   Shard& shard = shards[span->region->shard];
   LockGuard guard(shard.lock);
   Region* region = span->region;
-  bool may_be_huge = region->huge || region->collapsing;
-  if (region->resting) shard.wake(region);
-  region->huge = false;
-  region->parted = true;  // relevant while it is being moved
+  bool may_be_huge = region->on_huge_page || region->collapsing;
+  if (region->resting) shard.show_to_purge(region);
+  region->on_huge_page = false;
+  region->split_while_collapsing = true;  // relevant while it is being moved
   return may_be_huge;
 }
 
@@ -394,17 +397,17 @@ Region* detach_empty_locked(Shard& shard) {
   while (region != nullptr && region->collapsing) region = region->next;
   if (region == nullptr) return nullptr;
   DCHECK(region->used.empty() && region->purging.empty());
-  DCHECK(!region->expecting && !region->resting);
-  shard.unfile(region);
-  if (shard.next_look == region) shard.next_look = region->next_all;
-  forget_spare(region, 0, kPagesPerRegion);
-  backing.give_back(region->dirty().count() * kPageBytes);
+  DCHECK(!region->expecting_huge_page && !region->resting);
+  shard.remove_from_bucket(region);
+  if (shard.next_collapse_check == region) shard.next_collapse_check = region->next_all;
+  clear_spare(region, 0, kPagesPerRegion);
+  memory_account.uncharge(region->dirty().count() * kPageBytes);
   shard.remove_from_all(region);
   if (region->on_dirty_list) shard.take_off_dirty_list(region->prev_dirty);
-  if (region->ripe) {
-    Region** link = &shard.ripe;
-    while (*link != region) link = &(*link)->next_ripe;
-    *link = region->next_ripe;
+  if (region->immediate) {
+    Region** link = &shard.immediate;
+    while (*link != region) link = &(*link)->next_immediate;
+    *link = region->next_immediate;
   }
   DCHECK(shard.dirty_pages >= region->dirty().count());
   shard.dirty_pages -= region->dirty().count();
@@ -430,14 +433,14 @@ size_t unmap_empty_regions() {
       region_pool.give(region);
     }
   }
-  return bytes + unmap_reserve() + unmap_kept_huge();
+  return bytes + unmap_reserve() + unmap_retained_huge();
 }
 
 // Subtracts the most that we could return: the OS decides by the mapped size (RLIMIT_AS, committed
 // memory) or by the request alone.
-bool room_may_help(size_t bytes) {
+bool purging_may_help(size_t bytes) {
   size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes +
-                huge_space().kept_bytes + reserve_bytes();
+                huge_space().retained_bytes + reserve_bytes();
   bool is_filled = false;
   auto granted = [&is_filled](size_t wanted) {
     void* probe = os::map(wanted, os::Reason::kPressure);
@@ -461,7 +464,7 @@ PageStatistics page_statistics() {
       statistics.regions++;
       statistics.mapped_bytes += kRegionBytes;
       statistics.used_bytes += region->used.count() * kPageBytes;
-      statistics.huge_pages += region->huge ? 1 : 0;
+      statistics.huge_pages += region->on_huge_page ? 1 : 0;
       statistics.dirty_bytes += region->dirty().count() * kPageBytes;
       statistics.lazy_bytes += region->lazy.count() * kPageBytes;
     }
@@ -511,21 +514,22 @@ void lock_for_fork() {
 namespace {
 // The thread that was about to touch a region exists only in the parent, so the child must enter
 // the huge page itself.
-void end_expecting_all_locked(Shard& shard) {
+void end_expected_huge_pages_in_child_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
-    if (region->expecting) end_expecting_locked(shard, region, huge_page_came(region));
+    if (region->expecting_huge_page)
+      end_expected_huge_page_locked(shard, region, huge_page_arrived(region));
   }
 }
 }  // namespace
 
 namespace {
 // If fork interrupted a change of the counters, they do not match the charge: it is left as it is.
-void restate_backing_in_child() {
-  if (fork_interrupts_a_holder) return;
+void reset_memory_account_in_child() {
+  if (fork_interrupted_critical_section) return;
   size_t pages = 0;
   for (Shard& shard : shards) pages += shard.used_pages + shard.dirty_pages + shard.resting_pages;
-  backing.restate(pages * kPageBytes);
-  restate_huge_in_child();
+  memory_account.reset_in_child(pages * kPageBytes);
+  report_huge_bytes_in_child();
 }
 }  // namespace
 
@@ -537,17 +541,17 @@ void unlock_after_fork(bool in_child) {
   unlock_span_pool_after_fork(in_child);
   unlock_reserve_after_fork();
   unlock_huge_after_fork();
-  if (in_child) forget_purges_in_child();
+  if (in_child) reset_purge_counters_in_child();
   for (Shard& shard : shards) {
     if (in_child) {
       shard.cursors = nullptr;  // on stacks of the parent's threads
       reattach_all_locked(shard);
-      end_expecting_all_locked(shard);
-      end_collapsing_all_locked(shard);
+      end_expected_huge_pages_in_child_locked(shard);
+      end_collapses_in_child_locked(shard);
     }
     shard.lock.unlock_after_fork();
   }
-  if (in_child) restate_backing_in_child();
+  if (in_child) reset_memory_account_in_child();
 }
 
 }  // namespace seemalloc::pages

@@ -53,14 +53,14 @@ size_t unmap_empty_regions();
 
 // After the OS has refused this many bytes: whether it might grant them if all free memory were
 // returned first. Costs up to two system calls; returns no memory. Not for limits of our own.
-bool room_may_help(size_t bytes);
+bool purging_may_help(size_t bytes);
 
 // For purging parts of a span. The first function returns whether the span's region is on a huge
 // page, or may be, because it is being moved. Call the second before the first part is purged: it
 // returns true when os::split_huge_page() is due, which is once per huge page, and always during a
 // move.
-bool lies_on_huge_page(const Span* span);
-bool take_huge_page_apart(const Span* span);
+bool is_on_huge_page(const Span* span);
+bool begin_huge_page_split(const Span* span);
 
 // The shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();

@@ -54,7 +54,7 @@ TEST(PageMap, KnowsNothingOfForeignPointers) {
   for (const void* p : {static_cast<const void*>(nullptr), static_cast<const void*>(&local),
                         reinterpret_cast<const void*>(~uintptr_t{0} >> 16)}) {
     EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kForeign);
-    EXPECT_EQ(page_map.span_of(p)->owner_, Span::kNobody);
+    EXPECT_EQ(page_map.span_of(p)->owner_, Span::kNoOwner);
   }
 }
 
@@ -148,7 +148,7 @@ TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   EXPECT_EQ(page_statistics().lazy_bytes, 0u);
 }
 
-TEST(PageHeap, PurgesExactlyWhatWasFreed) {
+TEST(PageHeap, PurgesExactlyTheFreedPages) {
   purge_all();
   std::vector<Span*> spans;
   for (int i = 0; i < 64; i++) {
@@ -173,7 +173,7 @@ TEST(PageHeap, RefusedPurgeKeepsThePagesDirtyAndEnds) {
   memset(memory(span), 1, span->bytes);
   release(span);
   {
-    os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+    os::FailCalls refuse(SYS_madvise, EAGAIN);
     purge_all();
     EXPECT_EQ(refuse.refusals(), 1u);
   }
@@ -184,7 +184,7 @@ TEST(PageHeap, RefusedPurgeKeepsThePagesDirtyAndEnds) {
 TEST(PageHeap, RefusedMemoryIsNullAndNothingIsLost) {
   std::vector<Span*> spans;
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     while (Span* span = take(kMaxRegionRunPages)) spans.push_back(span);
     EXPECT_GT(refuse.refusals(), 0u);
     EXPECT_EQ(allocate_huge(4 * MiB, kPageBytes), nullptr);
@@ -227,7 +227,7 @@ size_t resident(uintptr_t start, size_t bytes) {
   return os::resident_bytes(reinterpret_cast<void*>(start), bytes);
 }
 
-TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt) {
+TEST(HugePages, DenseRunTakesAHugePageAndUnusedRestIsPurged) {
   std::vector<Span*> spans = fill_many_regions();
   Span* first = take_dense(8);
   if (page_statistics().huge_pages == 0) {
@@ -280,14 +280,14 @@ TEST(HugePages, SpareMemoryIsBounded) {
 }
 
 // Forks while a huge page is being taken: when the kernel is asked whether it has arrived.
-long fork_when_asked_for_residency(long number) {
+long fork_at_residency_query(long number) {
   if (number != SYS_mincore) return 0;
   os::fault_hook = nullptr;
   lock_for_fork();
   int child = -1;
   // The machine may be at its process limit.
   for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++)
-    os::pause(50 * kMillisecond_ns);
+    os::pause(50 * kMillisecondNs);
   unlock_after_fork(child == 0);
   if (child == 0) {
     bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes &&
@@ -302,9 +302,9 @@ long fork_when_asked_for_residency(long number) {
   return 0;
 }
 
-TEST(HugePages, WhatIsBeingTakenIsEnteredInAForkedChild) {
+TEST(HugePages, RunBeingAllocatedIsRecordedInAForkedChild) {
   std::vector<Span*> spans = fill_many_regions();
-  os::fault_hook = fork_when_asked_for_residency;
+  os::fault_hook = fork_at_residency_query;
   Span* first = take_dense(8);
   os::fault_hook = nullptr;
   if (page_statistics().huge_pages == 0) {
@@ -321,7 +321,7 @@ TEST(HugePages, RefusedOnesAreDoneWithout) {
   std::vector<Span*> spans = fill_many_regions();
   Span* span;
   {
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    os::FailCalls refuse(SYS_madvise, EINVAL);
     span = take_dense(8);
     EXPECT_GT(refuse.refusals(), 0u);
   }
@@ -346,7 +346,7 @@ TEST(HugePages, NoneWhenTurnedOff) {
 
 // Regions are added and removed during a walk over all spans, and no thread waits until the walk is
 // over.
-TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
+TEST(ForEachSpan, VisitsEachStayingRegionOnceAndReleasesTheLock) {
   purge_all();
   std::atomic<unsigned> turns{0};
   std::atomic<bool> over{false};
@@ -370,7 +370,7 @@ TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
   });
   unsigned walks = 0, with_others = 0;
   // CPU time: on a busy machine the other thread seldom runs during a walk.
-  for (uint64_t end = os::thread_cpu_ns() + 20 * kSecond_ns;
+  for (uint64_t end = os::thread_cpu_ns() + 20 * kSecondNs;
        walks < 200 || (with_others < 5 && os::thread_cpu_ns() < end); walks++) {
     Walk walk{turns, {}};
     for (Span* span : kept) walk.seen[span] = 0;
@@ -443,7 +443,7 @@ TEST(Huge, RefusedUnmapLosesNoMemory) {
   uintptr_t start = span->start;
   release_huge(span);
   {
-    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    os::FailCalls refuse(SYS_munmap, ENOMEM);
     purge_huge(UINT64_MAX);
     EXPECT_GT(refuse.refusals(), 0u);
   }

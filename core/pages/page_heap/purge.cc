@@ -20,27 +20,27 @@ namespace {
 using options::Purge;
 
 // Minimum interval between ticks that do something.
-constexpr uint64_t kWatch_ns = 50 * kMillisecond_ns;
+constexpr uint64_t kMinTickIntervalNs = 50 * kMillisecondNs;
 // The helper thread may be this late before the program's threads tick.
-constexpr uint64_t kLate_ns = 100 * kMillisecond_ns;
+constexpr uint64_t kHelperGraceNs = 100 * kMillisecondNs;
 // A process that works keeps its free memory if it has less than this.
-constexpr size_t kFloor_bytes = 512 * KiB;
+constexpr size_t kAlwaysKeptBytes = 512 * KiB;
 // Free memory may be this much, or half of the memory in use, or as much as was in use a short
 // while ago.
-constexpr size_t kLeastCap_bytes = 64 * MiB;
+constexpr size_t kMinCapBytes = 64 * MiB;
 
-std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
+std::atomic<uint64_t> next_tick_ns{0}, period_end_ns{0};
 std::atomic<uint64_t> helper_ticks_by_ns{0};
 std::atomic<unsigned> periods{0};
 // State at the end of the last period or window. A window is two periods.
 std::atomic<bool> small_and_busy{false};
-std::atomic<bool> anything_due{false};  // a period has ended since everything due was purged
-std::atomic<size_t> takes_before{0}, peak_before{0};
+std::atomic<bool> has_due_pages{false};  // a period has ended since everything due was purged
+std::atomic<size_t> runs_allocated_before{0}, peak_before{0};
 std::atomic<uint64_t> purged_before{0}, refaulted_before{0}, cpu_before_ns{0};
 std::atomic<uint64_t> total_purged{0}, total_postponed{0};
 // The kernel refuses to purge locked memory (mlock). It is tried again after one second, then two,
 // up to a minute.
-constexpr uint64_t kLongestRefusalWait_ns = 60 * kSecond_ns;
+constexpr uint64_t kMaxRefusalWaitNs = 60 * kSecondNs;
 std::atomic<uint64_t> refusal_wait_ns{0}, refused_until_ns{0};
 
 void add(std::atomic<uint64_t>& sum, uint64_t by) { sum.fetch_add(by, std::memory_order_relaxed); }
@@ -54,7 +54,7 @@ bool is_due(std::atomic<uint64_t>& next_ns, uint64_t now, uint64_t wait_ns) {
 }
 
 struct Totals {
-  size_t used_bytes = 0, peak_bytes = 0, dirty_bytes = 0, takes = 0;
+  size_t used_bytes = 0, peak_bytes = 0, dirty_bytes = 0, runs_allocated = 0;
 };
 
 Totals totals(bool new_window) {
@@ -66,7 +66,7 @@ Totals totals(bool new_window) {
     t.used_bytes += shard.used_pages * kPageBytes;
     t.peak_bytes += shard.peak_pages * kPageBytes;
     t.dirty_bytes += shard.dirty_pages * kPageBytes;
-    t.takes += shard.takes;
+    t.runs_allocated += shard.runs_allocated;
     if (new_window) shard.peak_pages = shard.used_pages;
   }
   HugeTotals huge = huge_totals(new_window);
@@ -81,14 +81,14 @@ Totals totals(bool new_window) {
 // Pages that stayed free through the last period become old; old pages become due.
 bool age_some_locked(Shard& shard, WalkPosition* position) {
   DCHECK(shard.lock.is_held());
-  for (unsigned looks = 0; looks < kLooksPerLock; looks++) {
-    Region* region = shard.dirty_behind(position->seen);
+  for (unsigned looks = 0; looks < kChecksPerLock; looks++) {
+    Region* region = shard.next_dirty_after(position->last_visited);
     if (region == nullptr) return false;
     DCHECK(region->on_dirty_list && !region->resting);
     region->due |= region->old;
     region->old = region->young;
     region->young = PageBits();
-    position->seen = region;
+    position->last_visited = region;
   }
   return true;
 }
@@ -111,11 +111,13 @@ void end_window(const Totals& t, uint64_t now) {
   uint64_t purged = total_purged.load(std::memory_order_relaxed),
            refaulted = refaults().delayed_bytes;
   // A child forked by a signal handler at this point restarts both sums.
-  uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
-  uint64_t refaulted_here =
-      minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
+  uint64_t purged_here =
+      saturating_subtract(purged, purged_before.exchange(purged, std::memory_order_relaxed));
+  uint64_t refaulted_here = saturating_subtract(
+      refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
   uint64_t cpu_ns = os::process_cpu_ns(),
-           cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
+           cpu_here_ns = saturating_subtract(
+               cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
   tune_purge_delay(purged_here, refaulted_here, cpu_here_ns);
   // If no further tick comes, all memory purged in the new window is purged within its first delay.
   // Two delays later its reuse no longer counts.
@@ -125,43 +127,44 @@ void end_window(const Totals& t, uint64_t now) {
 void end_period(uint64_t now) {
   bool new_window = periods.fetch_add(1, std::memory_order_relaxed) % 2 == 1;
   Totals t = totals(new_window);
-  bool busy = takes_before.exchange(t.takes, std::memory_order_relaxed) != t.takes;
-  small_and_busy.store(busy && t.dirty_bytes < kFloor_bytes, std::memory_order_relaxed);
+  bool busy = runs_allocated_before.exchange(t.runs_allocated, std::memory_order_relaxed) !=
+              t.runs_allocated;
+  small_and_busy.store(busy && t.dirty_bytes < kAlwaysKeptBytes, std::memory_order_relaxed);
   if (new_window) end_window(t, now);
   for (unsigned i = 0; i < shards_in_use(); i++) {
-    if (purge_mode() != Purge::kBalanced) wake_resting(shards[i]);
+    if (purge_mode() != Purge::kBalanced) unhide_resting_regions(shards[i]);
     age(shards[i]);
   }
-  anything_due.store(true, std::memory_order_relaxed);
+  has_due_pages.store(true, std::memory_order_relaxed);
 }
 
 // ---- purging ----
 
 void note_outcome(bool anything_went) {
   uint64_t wait = anything_went ? 0 : refusal_wait_ns.load(std::memory_order_relaxed) * 2;
-  if (!anything_went && wait == 0) wait = kSecond_ns;
-  if (wait > kLongestRefusalWait_ns) wait = kLongestRefusalWait_ns;
+  if (!anything_went && wait == 0) wait = kSecondNs;
+  if (wait > kMaxRefusalWaitNs) wait = kMaxRefusalWaitNs;
   refusal_wait_ns.store(wait, std::memory_order_relaxed);
   if (wait != 0)
     refused_until_ns.store(os::coarse_monotonic_ns() + wait, std::memory_order_relaxed);
 }
 
-void sweep_counted(Sweeping* s) {
-  size_t before = s->given_bytes;
+void sweep_counted(SweepState* s) {
+  size_t before = s->purged_bytes;
   s->refused = false;
   sweep_all(s);
-  add(total_purged, s->given_bytes - before);
-  if (s->refused || s->given_bytes != before) note_outcome(s->given_bytes != before);
+  add(total_purged, s->purged_bytes - before);
+  if (s->refused || s->purged_bytes != before) note_outcome(s->purged_bytes != before);
 }
 
-void count_huge(size_t bytes) {
+void count_purged_huge(size_t bytes) {
   add(total_purged, bytes);
-  note_huge_gone(bytes);
+  note_huge_purged(bytes);
 }
 
-bool sweep_due(PurgeBudget* paid_by, unsigned least, Apart apart) {
-  Sweeping s{What::kDue, least, paid_by};
-  s.apart = apart;
+bool sweep_due(PurgeBudget* paid_by, unsigned min_run_pages, SplitHugePages split_huge_pages) {
+  SweepState s{PageSelection::kDue, min_run_pages, paid_by};
+  s.split_huge_pages = split_huge_pages;
   sweep_counted(&s);
   return !s.postponed;
 }
@@ -170,11 +173,14 @@ bool sweep_due(PurgeBudget* paid_by, unsigned least, Apart apart) {
 // go first and huge pages last; huge pages that are still dense stay, unless the mode is eager.
 // Returns false when the budget is spent.
 bool purge_due(PurgeBudget* paid_by) {
-  if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
-  bool all_gone = purge_budget.idle() || (sweep_due(paid_by, kWorthACall_pages, Apart::kNone) &&
-                                          sweep_due(paid_by, 1, Apart::kNone));
-  all_gone = all_gone && sweep_due(paid_by, 1, paid_by != nullptr ? Apart::kSparse : Apart::kAny);
-  if (!all_gone) anything_due.store(true, std::memory_order_relaxed);
+  if (!has_due_pages.exchange(false, std::memory_order_relaxed)) return true;
+  bool all_gone =
+      purge_budget.idle() || (sweep_due(paid_by, kMinPurgeCallPages, SplitHugePages::kNone) &&
+                              sweep_due(paid_by, 1, SplitHugePages::kNone));
+  all_gone =
+      all_gone &&
+      sweep_due(paid_by, 1, paid_by != nullptr ? SplitHugePages::kSparse : SplitHugePages::kAny);
+  if (!all_gone) has_due_pages.store(true, std::memory_order_relaxed);
   return all_gone;
 }
 
@@ -186,32 +192,32 @@ bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
     size_t bytes = purge_huge(cutoff_ns, os::Reason::kDecay, kAtATime);
     if (bytes == 0) return true;
     if (paid_by != nullptr) paid_by->spent(os::thread_cpu_ns() - begin);
-    count_huge(bytes);
+    count_purged_huge(bytes);
   }
 }
 
 // Purges about this many bytes, the memory that was freed first before the rest, and parts of huge
 // pages last.
-void purge_about(size_t bytes) {
-  Sweeping s;
+void purge_oldest(size_t bytes) {
+  SweepState s;
   s.pages_left = bytes / kPageBytes;
-  s.apart = Apart::kNone;
+  s.split_huge_pages = SplitHugePages::kNone;
   sweep_counted(&s);
-  s.what = What::kOld;
+  s.selection = PageSelection::kOld;
   sweep_counted(&s);
   size_t huge =
       s.pages_left != 0 ? purge_huge_oldest(s.pages_left * kPageBytes, os::Reason::kDecay) : 0;
-  count_huge(huge);
+  count_purged_huge(huge);
   s.pages_left -= huge / kPageBytes < s.pages_left ? huge / kPageBytes : s.pages_left;
-  for (Apart apart : {Apart::kNone, Apart::kAny}) {
-    s.apart = apart;
-    s.what = What::kDirty;
+  for (SplitHugePages split_huge_pages : {SplitHugePages::kNone, SplitHugePages::kAny}) {
+    s.split_huge_pages = split_huge_pages;
+    s.selection = PageSelection::kDirty;
     sweep_counted(&s);
   }
 }
 
 // The limit on free memory that the user has set.
-size_t chosen_cap(size_t used_bytes) {
+size_t user_cap(size_t used_bytes) {
   uint64_t ratio = options::get(options::Id::free_ratio);
   if (ratio == 0) return SIZE_MAX;
   return used_bytes / ratio > kRegionBytes ? used_bytes / ratio : kRegionBytes;
@@ -219,33 +225,33 @@ size_t chosen_cap(size_t used_bytes) {
 
 // Keeps the sum of free memory and memory in use below its recent peak, or below one and a half
 // times the memory in use.
-void keep_below_cap() {
+void enforce_cap() {
   Totals t = totals(false);
   size_t peak = peak_before.load(std::memory_order_relaxed);
   if (t.peak_bytes > peak) peak = t.peak_bytes;
-  size_t cap = t.used_bytes / 2 > kLeastCap_bytes ? t.used_bytes / 2 : kLeastCap_bytes;
+  size_t cap = t.used_bytes / 2 > kMinCapBytes ? t.used_bytes / 2 : kMinCapBytes;
   if (peak > t.used_bytes + cap) cap = peak - t.used_bytes;
-  if (size_t chosen = chosen_cap(t.used_bytes); chosen < cap) cap = chosen;
-  if (t.dirty_bytes > cap) purge_about(t.dirty_bytes - cap);
+  if (size_t chosen = user_cap(t.used_bytes); chosen < cap) cap = chosen;
+  if (t.dirty_bytes > cap) purge_oldest(t.dirty_bytes - cap);
 }
 
 // Returns false when the budget is spent, or when the kernel has refused recently.
-bool give_back_what_is_due(Purge mode, uint64_t now, uint64_t delay) {
+bool purge_due_and_excess(Purge mode, uint64_t now, uint64_t delay) {
   if (is_due(period_end_ns, now, delay / 2)) end_period(now);
   if (now < refused_until_ns.load(std::memory_order_relaxed)) return false;
-  keep_below_cap();
+  enforce_cap();
   bool eager = mode == Purge::kEager;
   if (!eager && small_and_busy.load(std::memory_order_relaxed)) return true;
   PurgeBudget* paid_by = eager ? nullptr : &purge_budget;
-  bool all_gone = purge_due(paid_by) && purge_due_huge(paid_by, minus(now, delay));
+  bool all_gone = purge_due(paid_by) && purge_due_huge(paid_by, saturating_subtract(now, delay));
   if (!all_gone) add(total_postponed, 1);
   return all_gone;
 }
 
 // The rest of the budget is spent on moves onto huge pages.
-void watch(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
+void run_tick(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
   purge_budget.tick(now, os::process_cpu_ns());
-  if (give_back_what_is_due(mode, now, delay) && by_helper) collapse_dense_regions(now);
+  if (purge_due_and_excess(mode, now, delay) && by_helper) collapse_dense_regions(now);
 }
 
 }  // namespace
@@ -253,49 +259,50 @@ void watch(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
 void tick(bool by_helper) {
   Purge mode = purge_mode();
   if (mode == Purge::kNever) return;
-  if (mode == Purge::kEager) add(total_purged, sweep_ripe());
+  if (mode == Purge::kEager) add(total_purged, sweep_immediate());
   uint64_t now = os::coarse_monotonic_ns();
   if (!by_helper && now < helper_ticks_by_ns.load(std::memory_order_relaxed)) return;
   uint64_t delay = purge_delay_ns();
-  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns))
-    watch(mode, by_helper, now, delay);
+  if (is_due(next_tick_ns, now, delay / 2 < kMinTickIntervalNs ? delay / 2 : kMinTickIntervalNs))
+    run_tick(mode, by_helper, now, delay);
 }
 
 uint64_t next_tick_in_ns() {
-  if (purge_mode() == Purge::kNever || !anything_dirty()) return UINT64_MAX;
+  if (purge_mode() == Purge::kNever || !has_dirty_memory()) return UINT64_MAX;
   uint64_t half_delay = purge_delay_ns() / 2;
   uint64_t wait_ns = half_delay;
-  if (totals(false).dirty_bytes > kLeastCap_bytes) wait_ns = 4 * kWatch_ns;
-  if (anything_due.load(std::memory_order_relaxed)) wait_ns = kWatch_ns;
+  if (totals(false).dirty_bytes > kMinCapBytes) wait_ns = 4 * kMinTickIntervalNs;
+  if (has_due_pages.load(std::memory_order_relaxed)) wait_ns = kMinTickIntervalNs;
   return wait_ns < half_delay ? wait_ns : half_delay;
 }
 
-void helper_ticks_in(uint64_t ns) {
+void announce_helper_tick(uint64_t ns) {
   uint64_t half_delay = purge_delay_ns() / 2;
-  bool often_enough = half_delay >= kWatch_ns;
+  bool often_enough = half_delay >= kMinTickIntervalNs;
   // With nothing dirty it may sleep for longer than a period. The windows of refaults must continue
   // meanwhile.
-  uint64_t by_ns =
-      often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) + kLate_ns : 0;
+  uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) +
+                                      kHelperGraceNs
+                                : 0;
   helper_ticks_by_ns.store(by_ns, std::memory_order_relaxed);
 }
 
 size_t purge_all(os::Reason reason) {
-  for (unsigned i = 0; i < shards_in_use(); i++) wake_resting(shards[i]);
-  Sweeping s;
-  s.what = What::kEverything;
+  for (unsigned i = 0; i < shards_in_use(); i++) unhide_resting_regions(shards[i]);
+  SweepState s;
+  s.selection = PageSelection::kEverything;
   s.on_request = true;
   s.reason = reason;
   sweep_all(&s);
-  return s.given_bytes + purge_huge(UINT64_MAX, reason);
+  return s.purged_bytes + purge_huge(UINT64_MAX, reason);
 }
 
-bool anything_dirty() {
+bool has_dirty_memory() {
   for (unsigned i = 0; i < shards_in_use(); i++) {
     LockGuard guard(shards[i].lock);
     if (shards[i].dirty_pages != 0) return true;
   }
-  return anything_cached_huge();
+  return has_cached_huge();
 }
 
 PurgeStatistics purge_statistics() {
@@ -303,8 +310,8 @@ PurgeStatistics purge_statistics() {
                          total_postponed.load(std::memory_order_relaxed)};
 }
 
-void forget_purges_in_child() {
-  forget_refaults_in_child();
+void reset_purge_counters_in_child() {
+  reset_refaults_in_child();
   set_to_zero(total_purged, total_postponed, purged_before, refaulted_before, cpu_before_ns);
 }
 

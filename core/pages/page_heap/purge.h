@@ -27,11 +27,11 @@ void tick(bool by_helper = false);
 uint64_t next_tick_in_ns();
 // The helper thread will tick within `ns`. Until then (half a delay at most) and a little longer,
 // ticks by other threads do nothing.
-void helper_ticks_in(uint64_t ns);
+void announce_helper_tick(uint64_t ns);
 // Purges every free page now, whatever the mode. Returns the bytes purged.
-size_t purge_all(os::Reason reason = os::Reason::kAsked);
+size_t purge_all(os::Reason reason = os::Reason::kRequested);
 // True when something is waiting to be purged.
-bool anything_dirty();
+bool has_dirty_memory();
 
 struct PurgeStatistics {
   uint64_t delay_ns;
@@ -40,6 +40,6 @@ struct PurgeStatistics {
 };
 PurgeStatistics purge_statistics();
 // Called by fork with the locks of all shards held: from here on both counters are the child's own.
-void forget_purges_in_child();
+void reset_purge_counters_in_child();
 
 }  // namespace seemalloc::pages

@@ -32,7 +32,7 @@ namespace {
 using options::Id;
 using options::OptionForTest;
 
-constexpr const char* kHour_ms = "3600000";
+constexpr const char* kHourMs = "3600000";
 
 Span* take(size_t page_count, unsigned shard = 0) {
   Span* span = allocate_run(shard, page_count, 1, SpanKind::kLarge);
@@ -53,30 +53,30 @@ size_t resident(uintptr_t start, size_t bytes) {
   return os::resident_bytes(reinterpret_cast<void*>(start), bytes);
 }
 
-using os::let_pass;
-constexpr uint64_t kStep_ns = 5 * kMillisecond_ns;
+using os::advance_test_clock;
+constexpr uint64_t kStepNs = 5 * kMillisecondNs;
 
 // Ticks until nothing is dirty. Returns false when that takes far longer than it should.
 bool tick_until_clean() {
   for (int i = 0; i < 2000; i++) {
     tick();
     if (dirty_bytes() == 0) return true;
-    let_pass(kStep_ns);
+    advance_test_clock(kStepNs);
   }
   return false;
 }
 
 void tick_for(uint64_t ns) {
-  for (uint64_t passed = 0; passed < ns; passed += kStep_ns) {
+  for (uint64_t passed = 0; passed < ns; passed += kStepNs) {
     tick();
-    let_pass(kStep_ns);
+    advance_test_clock(kStepNs);
   }
 }
 
 class Purge : public testing::Test {
  protected:
   void SetUp() override {
-    let_pass(kStep_ns);  // from here on the clock is simulated
+    advance_test_clock(kStepNs);  // from here on the clock is simulated
     purge_all();
   }
   void TearDown() override { purge_all(); }
@@ -85,16 +85,16 @@ class Purge : public testing::Test {
 // ---- the budget ----
 
 void work_and_tick() {
-  os::test_cpu_ns += kMillisecond_ns;  // with a twentieth of a CPU, the process is not idle
-  let_pass(2 * kMillisecond_ns);
+  os::test_cpu_ns += kMillisecondNs;  // with a twentieth of a CPU, the process is not idle
+  advance_test_clock(2 * kMillisecondNs);
   tick();
 }
 
-TEST_F(Purge, WhatIsDueWaitsForTheBudgetWhileTheProcessWorks) {
+TEST_F(Purge, DuePagesWaitForTheBudgetWhileBusy) {
   OptionForTest delay(Id::purge_delay, "40");
   for (int i = 0; i < 60; i++) work_and_tick();
   ASSERT_FALSE(purge_budget.idle());
-  purge_budget.spent(100 * kSecond_ns);
+  purge_budget.spent(100 * kSecondNs);
   for (int i = 0; i < 60; i++) work_and_tick();
   ASSERT_FALSE(purge_budget.may_spend());
   std::vector<Span*> spans;
@@ -131,7 +131,7 @@ TEST_F(Purge, EagerOrderedFreesGiveEachByteBackOnceInFewCalls) {
   EXPECT_EQ(os::counters().purge_bytes - before.purge_bytes, 2000 * kPageBytes);
 }
 
-TEST_F(Purge, EagerGivesWhatIsSmallBackALittleLater) {
+TEST_F(Purge, EagerModePurgesSmallRunsLater) {
   OptionForTest mode(Id::purge, "eager");
   std::vector<Span*> spans;
   for (int i = 0; i < 400; i++) spans.push_back(written(1));
@@ -164,20 +164,20 @@ TEST_F(Purge, NeverGivesBackOnRequestOnly) {
   Span* huge = allocate_huge(100 * MiB, kPageBytes);
   release(span);
   release_huge(huge);
-  tick_for(100 * kMillisecond_ns);
+  tick_for(100 * kMillisecondNs);
   EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
   EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB);
   EXPECT_EQ(purge_all(), 100 * kPageBytes + 100 * MiB);
 }
 
 TEST_F(Purge, AModeThatChangesCountsAtOnce) {
-  OptionForTest mode(Id::purge, "never"), delay(Id::purge_delay, kHour_ms);
+  OptionForTest mode(Id::purge, "never"), delay(Id::purge_delay, kHourMs);
   release(written(100));
-  tick_for(20 * kMillisecond_ns);
+  tick_for(20 * kMillisecondNs);
   ASSERT_EQ(dirty_bytes(), 100 * kPageBytes);
   {
     OptionForTest balanced(Id::purge, "balanced");
-    tick_for(60 * kMillisecond_ns);
+    tick_for(60 * kMillisecondNs);
     EXPECT_EQ(dirty_bytes(), 100 * kPageBytes) << "the hour is not over";
     OptionForTest shorter(Id::purge_delay, "10");
     EXPECT_TRUE(tick_until_clean()) << "though a wait of half an hour had begun";
@@ -192,13 +192,13 @@ TEST_F(Purge, AModeThatChangesCountsAtOnce) {
 TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
   OptionForTest delay(Id::purge_delay, "100");
   release(written(100));
-  helper_ticks_in(50 * kMillisecond_ns);
-  tick_for(140 * kMillisecond_ns);
+  announce_helper_tick(50 * kMillisecondNs);
+  tick_for(140 * kMillisecondNs);
   EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
-  EXPECT_LE(next_tick_in_ns(), 50 * kMillisecond_ns);
+  EXPECT_LE(next_tick_in_ns(), 50 * kMillisecondNs);
   for (int i = 0; i < 100 && dirty_bytes() != 0; i++) {
     tick(true);
-    let_pass(20 * kMillisecond_ns);
+    advance_test_clock(20 * kMillisecondNs);
   }
   EXPECT_EQ(dirty_bytes(), 0u);
   EXPECT_EQ(next_tick_in_ns(), UINT64_MAX);
@@ -208,7 +208,7 @@ TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
 
 // ---- refaults ----
 
-TEST_F(Purge, WhatGoesAndIsWantedAgainSoonIsARefault) {
+TEST_F(Purge, ReuseSoonAfterPurgeIsARefault) {
   OptionForTest delay(Id::purge_delay, "300");
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
@@ -227,38 +227,39 @@ TEST_F(Purge, RefaultsAreCountedWhileTheHelperSleeps) {
   OptionForTest eager(Id::purge, "eager");
   constexpr int kRounds = 400, kRoundsPerSleep = 50;
   release(written(100));
-  tick_for(10 * kMillisecond_ns);
+  tick_for(10 * kMillisecondNs);
   uint64_t before = refaults().bytes;
   for (int round = 0; round < kRounds; round++) {
     if (round % kRoundsPerSleep == 0) {
       tick(true);
-      helper_ticks_in(510 * kMillisecond_ns);
+      announce_helper_tick(510 * kMillisecondNs);
     }
     release(written(100));
-    tick_for(10 * kMillisecond_ns);
+    tick_for(10 * kMillisecondNs);
   }
   EXPECT_GT(refaults().bytes - before, kRounds * 100 * kPageBytes * 95 / 100);
-  let_pass(1000 * kMillisecond_ns);  // the helper thread's promise and the earlier purges expire
+  // The helper thread's promise and the earlier purges expire.
+  advance_test_clock(1000 * kMillisecondNs);
 }
 
-TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
+TEST_F(Purge, LateReuseIsNoRefault) {
   OptionForTest delay(Id::purge_delay, "20");
   uint64_t before = refaults().bytes;
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
-  tick_for(300 * kMillisecond_ns);
+  tick_for(300 * kMillisecondNs);
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
-  let_pass(300 * kMillisecond_ns);  // no thread ticks
+  advance_test_clock(300 * kMillisecondNs);  // no thread ticks
   release(written(100));
   EXPECT_EQ(refaults().bytes, before);
 }
 
 // Covers pages and huge memory: such refaults are reported, but a longer delay would not have
 // avoided them.
-TEST_F(Purge, WhatWasAskedForIsARefaultButNotOfTheDelay) {
+TEST_F(Purge, RequestedPurgeIsARefaultButNotOfTheDelay) {
   OptionForTest delay(Id::purge_delay, "300");
-  tick_for(1000 * kMillisecond_ns);  // a window is under way
+  tick_for(1000 * kMillisecondNs);  // a window is under way
   Refaults before = refaults();
   release(written(100));
   purge_all();
@@ -299,7 +300,7 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
   release_huge(span);
   uint64_t before = refaults().bytes;
   for (int i = 0; i < 1000 && huge_statistics().cached_bytes != 0; i++)
-    tick_for(10 * kMillisecond_ns);
+    tick_for(10 * kMillisecondNs);
   ASSERT_EQ(huge_statistics().cached_bytes, 0u);
   release_huge(allocate_huge(3 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before, 3 * MiB);
@@ -308,7 +309,7 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
 // Frees memory, has it purged and reuses it, until the delay has grown or far more time has passed
 // than needed.
 uint64_t delay_after_refaults(uint64_t first_ns) {
-  for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns;
+  for (uint64_t end = os::monotonic_ns() + 20 * kSecondNs;
        purge_delay_ns() <= first_ns && os::monotonic_ns() < end;) {
     Span* spans[] = {written(200), written(200)};
     for (Span* span : spans) release(span);
@@ -320,7 +321,7 @@ uint64_t delay_after_refaults(uint64_t first_ns) {
 TEST_F(Purge, ADelayThatWasChosenAdaptsAgainOnceItIsAuto) {
   FixedText<256> problem;
   ASSERT_TRUE(options::set(Id::purge_delay, "100", 3, problem));
-  EXPECT_EQ(purge_delay_ns(), 100 * kMillisecond_ns);
+  EXPECT_EQ(purge_delay_ns(), 100 * kMillisecondNs);
   EXPECT_TRUE(options::set(Id::purge_delay, "auto", 4, problem)) << problem.c_str();
   uint64_t first_ns = purge_delay_ns();
   EXPECT_GT(delay_after_refaults(first_ns), first_ns);
@@ -328,7 +329,7 @@ TEST_F(Purge, ADelayThatWasChosenAdaptsAgainOnceItIsAuto) {
 
 // ---- floor and cap ----
 
-TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
+TEST_F(Purge, BusyProcessKeepsALittleIdleOneDoesNot) {
   OptionForTest delay(Id::purge_delay, "20");
   Span* fence = take(1);
   Span* little = written(10);
@@ -337,7 +338,7 @@ TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
   for (int i = 0; i < 60; i++) {  // does not fit where `little` was
     release(take(20));
     tick();
-    let_pass(kStep_ns);
+    advance_test_clock(kStepNs);
   }
   EXPECT_GE(dirty_bytes(), 10 * kPageBytes);
   EXPECT_TRUE(tick_until_clean());
@@ -347,8 +348,8 @@ TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
 
 // Free memory that does not fit the requests is at most half of the memory in use, whatever the
 // delay.
-TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
-  OptionForTest delay(Id::purge_delay, kHour_ms);
+TEST_F(Purge, FreeMemoryIsAShareOfLiveMemory) {
+  OptionForTest delay(Id::purge_delay, kHourMs);
   constexpr size_t kGroups = 32 * MiB / kPageBytes;
   std::vector<Span*> kept, freed;
   for (size_t i = 0; i < kGroups; i++) {
@@ -356,18 +357,18 @@ TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
     freed.push_back(take(3));
   }
   for (Span* span : freed) release(span);
-  tick_for(120 * kMillisecond_ns);
+  tick_for(120 * kMillisecondNs);
   EXPECT_EQ(dirty_bytes(), 96 * MiB) << "it was in use a short while ago";
   for (size_t i = 0; i < kGroups * 3 / 4; i++) kept.push_back(take(4));
-  tick_for(120 * kMillisecond_ns);
+  tick_for(120 * kMillisecondNs);
   EXPECT_LE(dirty_bytes(), 65 * MiB);
   EXPECT_GE(dirty_bytes(), 60 * MiB) << "and not more than has to go";
   for (Span* span : kept) release(span);
 }
 
 // The share also limits free memory that was in use a short while ago, and small amounts.
-TEST_F(Purge, FreeMemoryIsAChosenShareOfWhatIsInUse) {
-  OptionForTest delay(Id::purge_delay, kHour_ms), ratio(Id::free_ratio, "8");
+TEST_F(Purge, FreeMemoryIsTheConfiguredShareOfLiveMemory) {
+  OptionForTest delay(Id::purge_delay, kHourMs), ratio(Id::free_ratio, "8");
   constexpr size_t kGroups = 32 * MiB / kPageBytes;
   std::vector<Span*> kept, freed;
   for (size_t i = 0; i < kGroups; i++) {
@@ -375,93 +376,93 @@ TEST_F(Purge, FreeMemoryIsAChosenShareOfWhatIsInUse) {
     freed.push_back(take(1));
   }
   for (Span* span : freed) release(span);
-  tick_for(120 * kMillisecond_ns);
+  tick_for(120 * kMillisecondNs);
   EXPECT_LE(dirty_bytes(), 4 * MiB) << "an eighth of what is in use";
   EXPECT_GE(dirty_bytes(), 3 * MiB) << "and not more than has to go";
   for (Span* span : kept) release(span);
-  tick_for(120 * kMillisecond_ns);
+  tick_for(120 * kMillisecondNs);
   EXPECT_LE(dirty_bytes(), kRegionBytes);
   EXPECT_GE(dirty_bytes(), kRegionBytes / 2) << "what is always allowed";
 }
 
 // ---- huge pages ----
 
-TEST_F(Purge, HugePagesAreTakenApartLastAndWholeOnesNeedNotBe) {
+TEST_F(Purge, HugePagesAreSplitLast) {
   std::vector<Span*> spans;
   for (int i = 0; i < 8; i++) spans.push_back(written(128));
   size_t first = spans[0]->region == spans[1]->region ? 0 : 1;
   Span *whole = spans[first], *part = spans[first + 2], *small = spans[first + 4];
-  whole->region->huge = part->region->huge = true;
+  whole->region->on_huge_page = part->region->on_huge_page = true;
   uintptr_t part_start = part->start;
   Region* part_region = part->region;
   for (Span* span : {whole, spans[first + 1], part, small}) release(span);
-  Sweeping s{What::kDirty};
-  s.apart = Apart::kNone;
+  SweepState s{PageSelection::kDirty};
+  s.split_huge_pages = SplitHugePages::kNone;
   sweep_all(&s);
-  EXPECT_EQ(s.given_bytes, (256 + 128) * kPageBytes);
+  EXPECT_EQ(s.purged_bytes, (256 + 128) * kPageBytes);
   EXPECT_EQ(resident(part_start, 128 * kPageBytes), 128 * kPageBytes);
-  s.apart = Apart::kSparse;
+  s.split_huge_pages = SplitHugePages::kSparse;
   sweep_all(&s);
   EXPECT_EQ(dirty_bytes(), 0u);
-  EXPECT_FALSE(part_region->huge);
+  EXPECT_FALSE(part_region->on_huge_page);
   for (Span* span : spans) {
     bool released = span == whole || span == spans[first + 1] || span == part || span == small;
     if (!released) release(span);
   }
 }
 
-TEST_F(Purge, WhatIsFreeOfADenseHugePageStays) {
+TEST_F(Purge, FreePartOfADenseHugePageStays) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
   for (int i = 0; i < 2; i++) spans.push_back(written(128));
   while (spans[spans.size() - 2]->region != spans.back()->region) spans.push_back(written(128));
   Region* region = spans.back()->region;
-  region->huge = true;
+  region->on_huge_page = true;
   shrink(spans.back(), 116);
-  tick_for(100 * kMillisecond_ns);
+  tick_for(100 * kMillisecondNs);
   EXPECT_EQ(dirty_bytes(), 12 * kPageBytes);
-  EXPECT_TRUE(region->huge);
+  EXPECT_TRUE(region->on_huge_page);
   {
     OptionForTest mode(Id::purge, "eager");
     EXPECT_TRUE(tick_until_clean()) << "memory counts more";
   }
-  EXPECT_FALSE(region->huge);
-  region->huge = true;
+  EXPECT_FALSE(region->on_huge_page);
+  region->on_huge_page = true;
   shrink(spans.back(), 115);
   EXPECT_TRUE(tick_until_clean()) << "it is not dense any more";
-  EXPECT_FALSE(region->huge);
+  EXPECT_FALSE(region->on_huge_page);
   for (Span* span : spans) release(span);
 }
 
 // The run was freed and noted in eager mode, but no thread ticked before the mode had been another
 // one for a while.
-TEST_F(Purge, WhatWasToGoAtOnceMayHaveComeToRest) {
+TEST_F(Purge, ImmediateRunOfARestingRegion) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
   for (int i = 0; i < 2; i++) spans.push_back(written(128));
   while (spans[spans.size() - 2]->region != spans.back()->region) spans.push_back(written(128));
   Region* region = spans.back()->region;
   for (bool refused : {false, true}) {
-    region->huge = true;
+    region->on_huge_page = true;
     {
       OptionForTest mode(Id::purge, "eager");
       shrink(spans.back(), 116);
     }
-    tick_for(100 * kMillisecond_ns);
-    ASSERT_TRUE(region->ripe);
+    tick_for(100 * kMillisecondNs);
+    ASSERT_TRUE(region->immediate);
     ASSERT_TRUE(region->resting);
     OptionForTest mode(Id::purge, "eager");
     if (refused) {
-      os::RefuseCalls refuse(SYS_madvise, EAGAIN);
-      sweep_ripe();
+      os::FailCalls refuse(SYS_madvise, EAGAIN);
+      sweep_immediate();
       ASSERT_GT(refuse.refusals(), 0u);
       ASSERT_FALSE(region->resting);
-      EXPECT_TRUE(anything_dirty());
+      EXPECT_TRUE(has_dirty_memory());
     } else {
-      EXPECT_EQ(sweep_ripe(), 12 * kPageBytes);
+      EXPECT_EQ(sweep_immediate(), 12 * kPageBytes);
     }
     ASSERT_TRUE(tick_until_clean());
-    ASSERT_FALSE(anything_dirty()) << "the shard's count goes wrong for good";
+    ASSERT_FALSE(has_dirty_memory()) << "the shard's count goes wrong for good";
     ASSERT_TRUE(try_extend(spans.back(), 128));
   }
   for (Span* span : spans) release(span);
@@ -469,7 +470,7 @@ TEST_F(Purge, WhatWasToGoAtOnceMayHaveComeToRest) {
 
 // ---- left to the kernel ----
 
-TEST_F(Purge, WhatIsLeftToTheKernelIsNotTakenForZero) {
+TEST_F(Purge, LazilyPurgedPagesAreNotZero) {
   OptionForTest lazily(Id::purge_free, "1"), delay(Id::purge_delay, "10");
   Span* span = written(100);
   uintptr_t start = span->start;
@@ -493,7 +494,7 @@ TEST_F(Purge, WhatIsLeftToTheKernelIsNotTakenForZero) {
 
 // ---- refusals ----
 
-TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
+TEST_F(Purge, RefusedPagesStayDirtyAndAreRetried) {
   for (const char* mode : {"balanced", "eager"}) {
     OptionForTest purge(Id::purge, mode), delay(Id::purge_delay, "10");
     std::vector<Span*> spans;
@@ -501,8 +502,8 @@ TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
     for (int i = 0; i < 300; i += 2) release(spans[i]);
     release(written(64));
     {
-      os::RefuseCalls refuse(SYS_madvise, EAGAIN);
-      tick_for(300 * kMillisecond_ns);
+      os::FailCalls refuse(SYS_madvise, EAGAIN);
+      tick_for(300 * kMillisecondNs);
       EXPECT_GT(refuse.refusals(), 0u) << mode;
       EXPECT_LT(refuse.refusals(), 300 * 151u) << mode;
       purge_all();
@@ -515,15 +516,15 @@ TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
 }
 
 // Locked memory is always refused: it is not retried at every tick.
-TEST_F(Purge, WhatIsRefusedIsNotAskedForAtEachTick) {
+TEST_F(Purge, RefusedPagesAreNotRetriedAtEachTick) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
   constexpr unsigned kSpans = 400;
   for (unsigned i = 0; i < kSpans; i++) spans.push_back(take(100));
   for (Span* span : spans) release(span);
   {
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
-    tick_for(1500 * kMillisecond_ns);
+    os::FailCalls refuse(SYS_madvise, EINVAL);
+    tick_for(1500 * kMillisecondNs);
     EXPECT_GE(refuse.refusals(), kSpans / 4);
     EXPECT_LE(refuse.refusals(), 4 * kSpans);
   }
@@ -554,7 +555,7 @@ long fork_when_purging(long number) {
   return 0;
 }
 
-TEST_F(Purge, WhatIsBeingPurgedIsPutBackInAForkedChild) {
+TEST_F(Purge, PagesBeingPurgedAreReattachedInAForkedChild) {
   release(written(100));
   os::fault_hook = fork_when_purging;
   EXPECT_EQ(purge_all(), 100 * kPageBytes);
@@ -604,8 +605,8 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
     choose(Id::purge, {"balanced", "eager", "never"});
     choose(Id::purge_delay, {"0", "1", "7", "1000"});
     choose(Id::purge_free, {"0", "1"});
-    os::pause(kStep_ns);  // time for the threads
-    let_pass(kStep_ns);
+    os::pause(kStepNs);  // time for the threads
+    advance_test_clock(kStepNs);
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
@@ -621,8 +622,8 @@ TEST_F(Purge, WhereTheKernelTakesNothingLaterItGetsItNow) {
   uintptr_t start = span->start;
   release(span);
   {
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
-    while (refuse.refusals() == 0) tick_for(10 * kMillisecond_ns);
+    os::FailCalls refuse(SYS_madvise, EINVAL);
+    while (refuse.refusals() == 0) tick_for(10 * kMillisecondNs);
   }
   EXPECT_TRUE(tick_until_clean());
   EXPECT_EQ(resident(start, 100 * kPageBytes), 0u);

@@ -6,7 +6,7 @@
 #include "core/pages/huge/huge.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/huge/huge_space.h"
-#include "core/pages/huge/kept_space.h"
+#include "core/pages/huge/retained_space.h"
 #include "core/pages/span/page_map.h"
 #include "core/pages/span/shard.h"
 #include "core/pages/span/span_pool.h"
@@ -52,9 +52,9 @@ const char* verify_entries(const Region& region) {
 
 const char* verify_buckets(const Shard& shard, size_t* regions) {
   for (unsigned bucket = 0; bucket <= kPagesPerRegion; bucket++) {
-    bool filled = (shard.filled[bucket / 64] >> (bucket % 64) & 1) != 0;
+    bool filled = (shard.nonempty_buckets[bucket / 64] >> (bucket % 64) & 1) != 0;
     if (filled != (shard.buckets[bucket] != nullptr))
-      return "invariant shard.1: `filled` has the buckets with a region";
+      return "invariant shard.1: `nonempty_buckets` has the buckets with a region";
     const Region* before = nullptr;
     for (const Region* region = shard.buckets[bucket]; region != nullptr;
          before = region, region = region->next, ++*regions) {
@@ -68,7 +68,7 @@ const char* verify_buckets(const Shard& shard, size_t* regions) {
 }
 
 struct Sums {
-  size_t regions, filed, used, dirty, resting, on_dirty_list, at_rest, ripe;
+  size_t regions, filed, used, dirty, resting, on_dirty_list, at_rest, immediate;
 };
 
 const char* verify_regions(const Shard& shard, Sums* sums) {
@@ -90,14 +90,14 @@ const char* verify_regions(const Shard& shard, Sums* sums) {
     (region->resting ? sums->resting : sums->dirty) += region->dirty().count();
     sums->on_dirty_list += region->on_dirty_list;
     sums->at_rest += region->resting;
-    sums->ripe += region->ripe;
+    sums->immediate += region->immediate;
   }
   return nullptr;
 }
 
 // The lists of dirty regions and of regions that rest share their links.
 const char* verify_dirty_lists(const Shard& shard, const Sums& sums) {
-  size_t listed = 0, at_rest = 0, ripe = 0;
+  size_t listed = 0, at_rest = 0, immediate = 0;
   const Region* before = nullptr;
   for (const Region* region = shard.dirty; region != nullptr;
        before = region, region = region->next_dirty, listed++) {
@@ -112,13 +112,16 @@ const char* verify_dirty_lists(const Shard& shard, const Sums& sums) {
       return "invariant shard.2: the links of the resting regions agree";
     if (at_rest == sums.regions) return "invariant shard.2: the list of resting regions has an end";
   }
-  for (const Region* region = shard.ripe; region != nullptr; region = region->next_ripe, ripe++) {
-    if (!region->ripe || ripe == sums.regions)
-      return "invariant shard.5: `ripe` has the regions that are ripe";
+  for (const Region* region = shard.immediate; region != nullptr;
+       region = region->next_immediate, immediate++) {
+    if (!region->immediate || immediate == sums.regions)
+      return "invariant shard.5: `immediate` has the regions that are ripe";
   }
   if (listed != sums.on_dirty_list || at_rest != sums.at_rest)
     return "invariant shard.2: each region is on the list that it says";
-  return ripe == sums.ripe ? nullptr : "invariant shard.5: `ripe` has the regions that are ripe";
+  return immediate == sums.immediate
+             ? nullptr
+             : "invariant shard.5: `immediate` has the regions that are ripe";
 }
 
 const char* verify_locked(const Shard& shard) {
@@ -151,11 +154,11 @@ const char* verify_region(const Region& region) {
   if (!includes(region.used, region.purging))
     return "invariant region.3: pages being purged are used";
   if (!includes(dirty, region.spare)) return "invariant region.3: spare pages are dirty";
-  if (region.expecting + region.collapsing + region.huge > 1) {
+  if (region.expecting_huge_page + region.collapsing + region.on_huge_page > 1) {
     return "invariant region.4: a region lies on a huge page, expects one, is moved onto one, or none of these";
   }
   if (region.resting &&
-      (!region.huge || region.on_dirty_list || region.used.count() < kDense_pages)) {
+      (!region.on_huge_page || region.on_dirty_list || region.used.count() < kDensePages)) {
     return "invariant region.5: a region that rests is dense, lies on a huge page and is not on the dirty list";
   }
   return nullptr;
@@ -178,7 +181,7 @@ const char* HugeCache::verify() const {
                                : "invariant huge_cache.2: dirty_bytes is the sum over the extents";
 }
 
-const char* KeptSpace::verify() {
+const char* RetainedSpace::verify() {
   size_t bytes = 0, ranges = 0;
   for (unsigned bin = 0; bin < kBins; bin++) {
     const Record* before = nullptr;

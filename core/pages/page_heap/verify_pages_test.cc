@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/helper/no_helper_for_test.h"
+#include "core/api/helper/without_helper_for_test.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/huge/huge_space.h"
-#include "core/pages/huge/kept_space.h"
-#include "core/pages/huge/seams.h"
+#include "core/pages/huge/mapping_boundaries.h"
+#include "core/pages/huge/retained_space.h"
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/verify.h"
 #include "core/pages/span/page_map.h"
@@ -84,7 +84,7 @@ TEST_F(VerifyPages, RegionInAWrongBucket) {
     Broken longest(region_->longest_free, static_cast<uint16_t>(region_->longest_free - 1));
     EXPECT_BROKEN("shard.1", verify_shard(shard_));
   }
-  Broken filled(shard_.filled[0], shard_.filled[0] ^ 2);
+  Broken filled(shard_.nonempty_buckets[0], shard_.nonempty_buckets[0] ^ 2);
   EXPECT_BROKEN("shard.1", verify_shard(shard_));
 }
 
@@ -102,7 +102,7 @@ TEST_F(VerifyPages, CutLists) {
     EXPECT_NE(verify_shard(shard_), nullptr);
   }
   {
-    Broken ripe(region_->ripe, true);
+    Broken immediate(region_->immediate, true);
     EXPECT_BROKEN("shard.5", verify_shard(shard_));
   }
   Broken index(region_->shard, uint16_t{1});
@@ -129,7 +129,7 @@ TEST_F(VerifyPages, PagesInTwoStates) {
 
 TEST_F(VerifyPages, FlagsThatExcludeEachOther) {
   {
-    Broken expecting(region_->expecting, true);
+    Broken expecting_huge_page(region_->expecting_huge_page, true);
     Broken collapsing(region_->collapsing, true);
     EXPECT_BROKEN("region.4", verify_shard(shard_));
   }
@@ -191,10 +191,10 @@ TEST_F(VerifyPages, HugeBlocksThatMove) {
 }
 
 TEST_F(VerifyPages, RecordsOfSpans) {
-  Span* one = take_span(SpanKind::kLarge);
-  Span* other = take_span(SpanKind::kLarge);
-  give_span(one);
-  give_span(other);
+  Span* one = allocate_span_record(SpanKind::kLarge);
+  Span* other = allocate_span_record(SpanKind::kLarge);
+  free_span_record(one);
+  free_span_record(other);
   {
     Broken kind(one->kind, SpanKind::kLarge);
     EXPECT_BROKEN("span_pool.4", verify_span_pool());
@@ -222,12 +222,12 @@ TEST(VerifyHugeCache, ExtentsThatOverlap) {
 }
 
 TEST(VerifyKeptSpace, RangesThatAreNotFiled) {
-  static KeptSpace kept;
+  static RetainedSpace kept;
   ASSERT_TRUE(kept.put({1 * GiB, 1 * MiB}));
   ASSERT_TRUE(kept.put({2 * GiB, 4 * MiB}));
   EXPECT_EQ(kept.verify(), nullptr);
   Range range{};
-  ASSERT_TRUE(kept.take_beside(2 * GiB, &range));
+  ASSERT_TRUE(kept.take_adjacent(2 * GiB, &range));
   EXPECT_EQ(kept.verify(), nullptr);
   auto* words = reinterpret_cast<uint64_t*>(&kept);
   size_t word = 0;
@@ -237,14 +237,14 @@ TEST(VerifyKeptSpace, RangesThatAreNotFiled) {
 }
 
 TEST(VerifySeams, OutOfOrder) {
-  static Seams seams;
-  for (uintptr_t address : {3 * MiB, 1 * MiB, 2 * MiB}) seams.add(address);
-  EXPECT_EQ(seams.verify(), nullptr);
-  auto* words = reinterpret_cast<uint64_t*>(&seams);
+  static MappingBoundaries boundaries;
+  for (uintptr_t address : {3 * MiB, 1 * MiB, 2 * MiB}) boundaries.add(address);
+  EXPECT_EQ(boundaries.verify(), nullptr);
+  auto* words = reinterpret_cast<uint64_t*>(&boundaries);
   size_t word = 0;
   while (words[word] != 2 * MiB) word++;
   Broken order(words[word], uint64_t{3 * MiB});
-  EXPECT_BROKEN("seams.1", seams.verify());
+  EXPECT_BROKEN("seams.1", boundaries.verify());
 }
 
 }  // namespace

@@ -20,40 +20,41 @@ namespace seemalloc::pages {
 class HugePagePacing {
  public:
   // Time that small pages take for one region, a low estimate: 512 faults of about 1.2 µs.
-  static constexpr int64_t kSmallPages_ns = 600'000;
-  static constexpr int64_t kPayback_ns = kSmallPages_ns / 50;
-  static constexpr int64_t kMostEarned_ns = 5'000'000;
-  static constexpr int64_t kMostOwed_ns = 50'000'000;  // 8 GiB of growth
+  static constexpr int64_t kSmallPagesNs = 600'000;
+  static constexpr int64_t kCreditPerRegionNs = kSmallPagesNs / 50;
+  static constexpr int64_t kMaxCreditNs = 5'000'000;
+  static constexpr int64_t kMaxDebtNs = 50'000'000;  // 8 GiB of growth
 
   // A region is about to get memory: may it use a huge page? False counts as a region without one.
   bool due() {
     if (balance_ns_.load(std::memory_order_relaxed) >= 0) return true;
-    add(kPayback_ns);
+    add(kCreditPerRegionNs);
     return false;
   }
 
   void delivered(uint64_t took_ns) {
     refusals_.store(0, std::memory_order_relaxed);
-    add(kSmallPages_ns - at_most(took_ns));
+    add(kSmallPagesNs - clamped(took_ns));
   }
 
   // The kernel had no huge page. The next 4, 8, 16 … regions do without.
   void refused(uint64_t took_ns) {
     unsigned before = refusals_.load(std::memory_order_relaxed);
-    if (before < kMostDoublings) refusals_.store(before + 1, std::memory_order_relaxed);
-    balance_ns_.store(-at_most(took_ns) - (kPayback_ns * 4 << before), std::memory_order_relaxed);
+    if (before < kMaxDoublings) refusals_.store(before + 1, std::memory_order_relaxed);
+    balance_ns_.store(-clamped(took_ns) - (kCreditPerRegionNs * 4 << before),
+                      std::memory_order_relaxed);
   }
 
  private:
-  static constexpr unsigned kMostDoublings = 8;
+  static constexpr unsigned kMaxDoublings = 8;
 
-  static int64_t at_most(uint64_t took_ns) {
-    return took_ns < uint64_t{kMostOwed_ns} ? static_cast<int64_t>(took_ns) : kMostOwed_ns;
+  static int64_t clamped(uint64_t took_ns) {
+    return took_ns < uint64_t{kMaxDebtNs} ? static_cast<int64_t>(took_ns) : kMaxDebtNs;
   }
   void add(int64_t ns) {
     int64_t sum = balance_ns_.load(std::memory_order_relaxed) + ns;
-    if (sum > kMostEarned_ns) sum = kMostEarned_ns;
-    if (sum < -kMostOwed_ns) sum = -kMostOwed_ns;
+    if (sum > kMaxCreditNs) sum = kMaxCreditNs;
+    if (sum < -kMaxDebtNs) sum = -kMaxDebtNs;
     balance_ns_.store(sum, std::memory_order_relaxed);
   }
 

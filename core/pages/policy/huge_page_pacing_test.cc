@@ -5,8 +5,8 @@
 namespace seemalloc::pages {
 namespace {
 
-constexpr uint64_t kFast_ns = 200'000;
-constexpr uint64_t kSlow_ns = 4'300'000;
+constexpr uint64_t kFastNs = 200'000;
+constexpr uint64_t kSlowNs = 4'300'000;
 
 // Number of regions without a huge page before the next one.
 int skipped(HugePagePacing& pacing, int most = 1'000'000) {
@@ -15,21 +15,21 @@ int skipped(HugePagePacing& pacing, int most = 1'000'000) {
   return count;
 }
 
-TEST(HugePagePacing, GoesOnWhileTheKernelIsQuick) {
+TEST(HugePagePacing, ContinuesWhileTheKernelIsFast) {
   HugePagePacing pacing;
   for (int i = 0; i < 1000; i++) {
     ASSERT_TRUE(pacing.due());
-    pacing.delivered(kFast_ns);
+    pacing.delivered(kFastNs);
   }
 }
 
 TEST(HugePagePacing, PaysASlowOneBackFirst) {
   HugePagePacing pacing;
   ASSERT_TRUE(pacing.due());
-  pacing.delivered(kSlow_ns);
+  pacing.delivered(kSlowNs);
   // 3.7 ms too slow, 12 µs credited per region.
   EXPECT_EQ(skipped(pacing), 309);
-  pacing.delivered(kFast_ns);
+  pacing.delivered(kFastNs);
   EXPECT_TRUE(pacing.due());
 }
 
@@ -39,33 +39,33 @@ TEST(HugePagePacing, LosesOneSlowPageAndTwoPercentAtMost) {
   const int kRegions = 10'000;
   for (int i = 0; i < kRegions; i++) {
     if (!pacing.due()) continue;
-    pacing.delivered(kSlow_ns);
-    lost_ns += int64_t{kSlow_ns} - HugePagePacing::kSmallPages_ns;
+    pacing.delivered(kSlowNs);
+    lost_ns += int64_t{kSlowNs} - HugePagePacing::kSmallPagesNs;
   }
-  EXPECT_LE(lost_ns, int64_t{kSlow_ns} + kRegions * HugePagePacing::kSmallPages_ns / 50);
+  EXPECT_LE(lost_ns, int64_t{kSlowNs} + kRegions * HugePagePacing::kSmallPagesNs / 50);
 }
 
-TEST(HugePagePacing, WhatFastOnesEarnedPaysForASlowOneNow) {
+TEST(HugePagePacing, CreditOfFastPagesPaysForASlowOne) {
   HugePagePacing pacing;
-  for (int i = 0; i < 10; i++) pacing.delivered(kFast_ns);
-  pacing.delivered(kSlow_ns);
+  for (int i = 0; i < 10; i++) pacing.delivered(kFastNs);
+  pacing.delivered(kSlowNs);
   EXPECT_TRUE(pacing.due());
-  pacing.delivered(kSlow_ns);
+  pacing.delivered(kSlowNs);
   EXPECT_FALSE(pacing.due());
 }
 
 TEST(HugePagePacing, LongLuckDoesNotPayForALongStall) {
   HugePagePacing pacing;
-  for (int i = 0; i < 1'000'000; i++) pacing.delivered(kFast_ns);
-  pacing.delivered(kSlow_ns);
-  pacing.delivered(kSlow_ns);
+  for (int i = 0; i < 1'000'000; i++) pacing.delivered(kFastNs);
+  pacing.delivered(kSlowNs);
+  pacing.delivered(kSlowNs);
   EXPECT_FALSE(pacing.due());
 }
 
 TEST(HugePagePacing, NeverStopsForGood) {
   HugePagePacing pacing;
   pacing.delivered(~uint64_t{0});
-  EXPECT_LE(skipped(pacing), HugePagePacing::kMostOwed_ns / HugePagePacing::kPayback_ns);
+  EXPECT_LE(skipped(pacing), HugePagePacing::kMaxDebtNs / HugePagePacing::kCreditPerRegionNs);
 }
 
 TEST(HugePagePacing, AsksRarelyWhereThereAreNone) {
@@ -76,7 +76,7 @@ TEST(HugePagePacing, AsksRarelyWhereThereAreNone) {
   EXPECT_EQ(skipped(pacing), 8);
   for (int i = 0; i < 20; i++) pacing.refused(0);
   EXPECT_EQ(skipped(pacing), 1024);
-  pacing.delivered(kFast_ns);
+  pacing.delivered(kFastNs);
   pacing.refused(0);
   EXPECT_EQ(skipped(pacing), 4);
 }

@@ -16,7 +16,7 @@ namespace seemalloc::pages {
 class PurgeBudget {
  public:
   static constexpr int64_t kShare = 100;
-  static constexpr int64_t kMostSaved_ns = 20 * int64_t{kMillisecond_ns};
+  static constexpr int64_t kMaxSavedNs = 20 * int64_t{kMillisecondNs};
   static constexpr uint64_t kIdleShare = 20;
 
   // Takes the clock and the process's CPU time at a tick.
@@ -29,7 +29,7 @@ class PurgeBudget {
     used -= own < used ? own : used;
     idle_.store(used * kIdleShare < wall, std::memory_order_relaxed);
     int64_t left = left_ns_.load(std::memory_order_relaxed) + static_cast<int64_t>(used) / kShare;
-    left_ns_.store(left < kMostSaved_ns ? left : kMostSaved_ns, std::memory_order_relaxed);
+    left_ns_.store(left < kMaxSavedNs ? left : kMaxSavedNs, std::memory_order_relaxed);
   }
 
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
@@ -42,7 +42,7 @@ class PurgeBudget {
 
  private:
   std::atomic<uint64_t> last_ns_{0}, last_cpu_ns_{0}, spent_ns_{0};
-  std::atomic<int64_t> left_ns_{kMostSaved_ns};
+  std::atomic<int64_t> left_ns_{kMaxSavedNs};
   std::atomic<bool> idle_{false};
 };
 

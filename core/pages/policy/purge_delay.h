@@ -21,28 +21,28 @@ namespace seemalloc::pages {
 
 class PurgeDelay {
  public:
-  static constexpr uint64_t kFirst_ns = 1000 * kMillisecond_ns;
-  static constexpr uint64_t kShortest_ns = 250 * kMillisecond_ns;
-  static constexpr uint64_t kLongest_ns = 30 * kSecond_ns;
-  static constexpr size_t kTooLittle_bytes = 1 * MiB;
+  static constexpr uint64_t kFirstNs = 1000 * kMillisecondNs;
+  static constexpr uint64_t kMinNs = 250 * kMillisecondNs;
+  static constexpr uint64_t kMaxNs = 30 * kSecondNs;
+  static constexpr size_t kMinMeasuredBytes = 1 * MiB;
   static constexpr unsigned kQuietWindows = 5;
   // Cost of a refault: the fault, clearing the page, and the page's share of the call that purged
   // it.
-  static constexpr uint64_t kCostOfAPage_ns = 1000;
-  static constexpr uint64_t kCheapShare = 400;
+  static constexpr uint64_t kCostOfAPageNs = 1000;
+  static constexpr uint64_t kNegligibleCostShare = 400;
 
   uint64_t ns() const { return delay_ns_.load(std::memory_order_relaxed); }
 
   // A window has ended in which `purged_bytes` were purged, `refaulted_bytes` purged in this window
   // or shortly before were reused, and the process used `cpu_ns` of CPU time.
   void window_ended(size_t purged_bytes, size_t refaulted_bytes, uint64_t cpu_ns) {
-    uint64_t purged = remember(purged_bytes_, purged_bytes),
-             refaulted = remember(refaulted_bytes_, refaulted_bytes);
-    uint64_t cost_ns = refaulted / kPageBytes * kCostOfAPage_ns,
-             cheap_ns = remember(cpu_ns_, cpu_ns) / kCheapShare;
-    if (purged >= kTooLittle_bytes && refaulted > purged / 5 && cost_ns > cheap_ns)
+    uint64_t purged = add_to_decaying_sum(purged_bytes_, purged_bytes),
+             refaulted = add_to_decaying_sum(refaulted_bytes_, refaulted_bytes);
+    uint64_t cost_ns = refaulted / kPageBytes * kCostOfAPageNs,
+             cheap_ns = add_to_decaying_sum(cpu_ns_, cpu_ns) / kNegligibleCostShare;
+    if (purged >= kMinMeasuredBytes && refaulted > purged / 5 && cost_ns > cheap_ns)
       return set(ns() * 2);
-    bool quiet = purged >= kTooLittle_bytes ? refaulted < purged / 20 : ns() > kFirst_ns;
+    bool quiet = purged >= kMinMeasuredBytes ? refaulted < purged / 20 : ns() > kFirstNs;
     unsigned windows = quiet ? quiet_windows_.load(std::memory_order_relaxed) + 1 : 0;
     quiet_windows_.store(windows, std::memory_order_relaxed);
     if (windows == kQuietWindows) set(ns() / 2);
@@ -51,24 +51,21 @@ class PurgeDelay {
  private:
   // Refaults come later than the purges that they belong to, so past windows count by half, a
   // quarter, …
-  static uint64_t remember(std::atomic<uint64_t>& sum, uint64_t more) {
+  static uint64_t add_to_decaying_sum(std::atomic<uint64_t>& sum, uint64_t more) {
     uint64_t now = sum.load(std::memory_order_relaxed) / 2 + more;
     sum.store(now, std::memory_order_relaxed);
     return now;
   }
   // Measurements made with another delay do not apply to the new one.
   void set(uint64_t ns) {
-    delay_ns_.store(ns < kShortest_ns  ? kShortest_ns
-                    : ns > kLongest_ns ? kLongest_ns
-                                       : ns,
-                    std::memory_order_relaxed);
+    delay_ns_.store(ns < kMinNs ? kMinNs : ns > kMaxNs ? kMaxNs : ns, std::memory_order_relaxed);
     quiet_windows_.store(0, std::memory_order_relaxed);
     purged_bytes_.store(0, std::memory_order_relaxed);
     refaulted_bytes_.store(0, std::memory_order_relaxed);
     cpu_ns_.store(0, std::memory_order_relaxed);
   }
 
-  std::atomic<uint64_t> delay_ns_{kFirst_ns};
+  std::atomic<uint64_t> delay_ns_{kFirstNs};
   std::atomic<unsigned> quiet_windows_{0};
   std::atomic<uint64_t> purged_bytes_{0}, refaulted_bytes_{0}, cpu_ns_{0};
 };

@@ -5,7 +5,7 @@
 // and is allocated again is a refault; regions are counted page by page, huge memory by its sum.
 // Two kinds of memory are counted separately, because their refaults do not depend on the delay:
 // memory purged on request or under memory pressure, and huge memory unmapped as soon as it was
-// freed (WantedAgain).
+// freed (UnmapMisses).
 // Callers: the purge (memory purged, end of a window); the page heap and huge memory (memory
 // allocated).
 // Threads: any; the functions that take a region need its shard's lock, the rest is atomic.
@@ -21,13 +21,13 @@ struct Shard;
 
 // With the shard's lock held:
 // `at_once`: the purge did not depend on the delay.
-void note_gone(Region* region, unsigned first, unsigned pages, bool at_once);
+void note_purged(Region* region, unsigned first, unsigned pages, bool at_once);
 void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages);
 
-void note_huge_gone(size_t bytes);
-// This many bytes of huge memory have been mapped. `gone_at_once`: memory that left the cache
+void note_huge_purged(size_t bytes);
+// This many bytes of huge memory have been mapped. `purged_on_request`: memory that left the cache
 // before its delay would have served the request.
-void note_huge_mapped(size_t bytes, bool gone_at_once);
+void note_huge_mapped(size_t bytes, bool purged_on_request);
 
 // Ends a window and begins the next one. If no further window begins by `stale_ns`, because no
 // thread ticks, earlier purges no longer count.
@@ -42,6 +42,6 @@ struct Refaults {
 };
 Refaults refaults();
 // Called by fork, with the locks of all shards held.
-void forget_refaults_in_child();
+void reset_refaults_in_child();
 
 }  // namespace seemalloc::pages

@@ -90,11 +90,11 @@ class PageBits {
   // page.
   unsigned clear_run_around(unsigned page) const {
     DCHECK(!test(page));
-    return find(true, page) - one_behind(true, page);
+    return find(true, page) - page_after_last(true, page);
   }
   unsigned set_run_around(unsigned page) const {
     DCHECK(test(page));
-    return find(false, page) - one_behind(false, page);
+    return find(false, page) - page_after_last(false, page);
   }
 
   struct Fit {
@@ -152,7 +152,7 @@ class PageBits {
   }
 
   // The page after the last page before `page` with a bit equal to `set`; 0 when none.
-  unsigned one_behind(bool set, unsigned page) const {
+  unsigned page_after_last(bool set, unsigned page) const {
     for (unsigned word = page / 64 + 1; word-- > 0;) {
       uint64_t bits = set ? words_[word] : ~words_[word];
       if (word == page / 64) bits &= (uint64_t{1} << (page % 64)) - 1;

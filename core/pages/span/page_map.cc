@@ -41,8 +41,8 @@ PageMap::Leaf* PageMap::leaf_of(uintptr_t page) const {
 }
 
 // Requires: the whole range is in one leaf, which exists. Groups are marked first, so that a later
-// forget() of the range finds each entry.
-void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
+// mark_foreign() of the range finds each entry.
+void PageMap::set_in_leaf(uintptr_t first, uintptr_t end, uint64_t entry) {
   Leaf* leaf = leaf_of(first);
   DCHECK(leaf != nullptr);
   DCHECK(first < end && first >> kLeafBits == (end - 1) >> kLeafBits);
@@ -50,7 +50,7 @@ void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
   end = ((end - 1) & (kLeafEntries - 1)) + 1;
   for (uintptr_t group = first >> kGroupBits; entry != 0 && group <= (end - 1) >> kGroupBits;
        group++) {
-    uint64_t* word = &leaf->marked[group >> kGroupBits];
+    uint64_t* word = &leaf->nonforeign_groups[group >> kGroupBits];
     uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
     if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0)
       __atomic_fetch_or(word, mark, __ATOMIC_RELAXED);
@@ -80,7 +80,7 @@ void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
   }
   uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_span);
   for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift,
-                [&](uintptr_t first, uintptr_t end) { set_outside(first, end, entry); });
+                [&](uintptr_t first, uintptr_t end) { set_in_leaf(first, end, entry); });
 }
 
 void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_span); }
@@ -89,10 +89,10 @@ void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &fo
 
 // `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if
 // the range covers the whole group: otherwise other ranges have the rest.
-void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
+void PageMap::mark_group_foreign(Leaf* leaf, uintptr_t first, uintptr_t end) {
   DCHECK(first < end && first >> kGroupBits == (end - 1) >> kGroupBits);
   uintptr_t group = first >> kGroupBits;
-  uint64_t* word = &leaf->marked[group >> kGroupBits];
+  uint64_t* word = &leaf->nonforeign_groups[group >> kGroupBits];
   uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
   if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0) return;
   for (uintptr_t page = first; page < end; page++) {
@@ -102,27 +102,27 @@ void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
   if (end - first == uintptr_t{1} << kGroupBits) __atomic_fetch_and(word, ~mark, __ATOMIC_RELAXED);
 }
 
-void PageMap::forget(uintptr_t start, size_t bytes) {
+void PageMap::mark_foreign(uintptr_t start, size_t bytes) {
   // Pages.
   constexpr uintptr_t kGroup = uintptr_t{1} << kGroupBits, kWord = kGroup << kGroupBits;
   DCHECK((start | bytes) % kPageBytes == 0);
-  window.forget(start, bytes);
-  for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift,
-                [&](uintptr_t from, uintptr_t to) {
-                  Leaf* leaf = leaf_of(from);
-                  if (leaf == nullptr) return;
-                  uintptr_t end = ((to - 1) & (kLeafEntries - 1)) + 1;
-                  for (uintptr_t page = from & (kLeafEntries - 1); page < end;) {
-                    if (__atomic_load_n(&leaf->marked[page / kWord], __ATOMIC_RELAXED) == 0) {
-                      page = (page | (kWord - 1)) + 1;
-                      continue;
-                    }
-                    uintptr_t group_end = (page | (kGroup - 1)) + 1;
-                    if (group_end > end) group_end = end;
-                    forget_group(leaf, page, group_end);
-                    page = group_end;
-                  }
-                });
+  window.mark_foreign(start, bytes);
+  for_each_leaf(
+      start >> kPageShift, (start + bytes) >> kPageShift, [&](uintptr_t from, uintptr_t to) {
+        Leaf* leaf = leaf_of(from);
+        if (leaf == nullptr) return;
+        uintptr_t end = ((to - 1) & (kLeafEntries - 1)) + 1;
+        for (uintptr_t page = from & (kLeafEntries - 1); page < end;) {
+          if (__atomic_load_n(&leaf->nonforeign_groups[page / kWord], __ATOMIC_RELAXED) == 0) {
+            page = (page | (kWord - 1)) + 1;
+            continue;
+          }
+          uintptr_t group_end = (page | (kGroup - 1)) + 1;
+          if (group_end > end) group_end = end;
+          mark_group_foreign(leaf, page, group_end);
+          page = group_end;
+        }
+      });
 }
 
 }  // namespace seemalloc::pages

@@ -54,7 +54,7 @@ class PageMap {
   void set_foreign(uintptr_t start, size_t bytes);
   // Like set_foreign(), for a range where entries may be missing and few pages have a span. Cost:
   // proportional to the entries set, plus a little per 32 MiB.
-  void forget(uintptr_t start, size_t bytes);
+  void mark_foreign(uintptr_t start, size_t bytes);
 
   // For the fork handlers.
   Lock& grow_lock();
@@ -70,11 +70,11 @@ class PageMap {
   static constexpr unsigned kGroupBits = 6;
   struct Leaf {
     uint64_t entries[kLeafEntries];
-    uint64_t marked[kLeafEntries >> (2 * kGroupBits)];
+    uint64_t nonforeign_groups[kLeafEntries >> (2 * kGroupBits)];
   };
   Leaf* leaf_of(uintptr_t page) const;
-  void set_outside(uintptr_t first, uintptr_t end, uint64_t entry);
-  void forget_group(Leaf* leaf, uintptr_t first, uintptr_t end);
+  void set_in_leaf(uintptr_t first, uintptr_t end, uint64_t entry);
+  void mark_group_foreign(Leaf* leaf, uintptr_t first, uintptr_t end);
 
   // Must come first: offset 0. Never written. No marks: only span_of() reads it.
   uint64_t zero_leaf_[kLeafEntries] = {};

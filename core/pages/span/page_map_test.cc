@@ -14,7 +14,7 @@ namespace {
 constexpr uintptr_t kLow = uintptr_t{1} << 45;
 constexpr size_t kLeafBytes = PageMap::kLeafEntries * kPageBytes;
 
-TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
+TEST(PageMap, MatchesTheModelAfterRemovals) {
   static PageMap map;
   static Span spans[8];
   std::map<uintptr_t, Span*> model;
@@ -40,7 +40,7 @@ TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
     } else {
       uintptr_t end = some_page();
       if (end <= start) continue;
-      map.forget(start, end - start);
+      map.mark_foreign(start, end - start);
       model.erase(model.lower_bound(start), model.lower_bound(end));
     }
     for (int look = 0; look < 20; look++) {
@@ -50,7 +50,7 @@ TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
     }
   }
   for (auto& [page, span] : model) ASSERT_EQ(span_at(page), span);
-  map.forget(kLow, 5 * kLeafBytes);  // the last leaf has no entries
+  map.mark_foreign(kLow, 5 * kLeafBytes);  // the last leaf has no entries
   for (auto& [page, span] : model) ASSERT_EQ(span_at(page), &foreign_span);
 }
 

@@ -21,7 +21,7 @@ inline constexpr unsigned kMaxShards = 8;
 
 // A region with at least this many pages in use is dense: worth a huge page, and worth keeping the
 // huge page it is on.
-inline constexpr unsigned kDense_pages = kPagesPerRegion * 95 / 100 + 1;
+inline constexpr unsigned kDensePages = kPagesPerRegion * 95 / 100 + 1;
 
 struct Region {
   // Invariants (verify.h):
@@ -38,28 +38,29 @@ struct Region {
   PageBits due;      // free and dirty, freed before that: to be purged
   PageBits spare;    // of the dirty: memory of a huge page that was never allocated; reads as zero
   PageBits lazy;     // free, left to the kernel (MADV_FREE)
-  PageBits gone;     // purged in the window gone_window and not allocated since
-  PageBits gone_before;   // the same in the window before that one
-  PageBits gone_at_once;  // of both, pages purged on request or under memory pressure
-  uint32_t gone_window;
+  PageBits purged_recently;     // purged in the window purged_window and not allocated since
+  PageBits purged_last_window;  // the same in the window before that one
+  PageBits purged_on_request;   // of both, pages purged on request or under memory pressure
+  uint32_t purged_window;
   uint16_t longest_free;  // longest run of pages not in use; selects the region's bucket
   uint16_t shard;
   bool on_dirty_list;
-  bool ripe;        // on the list of regions with a run to purge immediately
-  bool huge;        // is on one huge page that is not split yet
-  bool resting;     // huge and dense: its free pages are not purged; on the list of resting regions
-  bool expecting;   // its first touch, which is under way, takes a huge page
-  bool collapsing;  // is being moved onto a huge page (collapse.h): must not be unmapped
-  bool parted;  // a part was purged during the move: the result is no huge page, or not for long
-  uint8_t attempts;         // at such a move
-  uint16_t freed_pages;     // since dense_since_ns
-  uint16_t charged_pages;   // for the move under way
-  uint64_t dense_since_ns;  // as far as known; 0: was not dense at the last check
-  Region* next;             // in its bucket
+  bool immediate;     // on the list of regions with a run to purge immediately
+  bool on_huge_page;  // is on one huge page that is not split yet
+  bool resting;  // huge and dense: its free pages are not purged; on the list of resting regions
+  bool expecting_huge_page;  // its first touch, which is under way, takes a huge page
+  bool collapsing;           // is being moved onto a huge page (collapse.h): must not be unmapped
+  // A part was purged during the move: the result is no huge page, or not for long.
+  bool split_while_collapsing;
+  uint8_t collapse_attempts;         // at such a move
+  uint16_t freed_since_dense_pages;  // since dense_since_ns
+  uint16_t collapse_charged_pages;   // for the move under way
+  uint64_t dense_since_ns;           // as far as known; 0: was not dense at the last check
+  Region* next;                      // in its bucket
   Region* prev;
   Region* next_dirty;
   Region* prev_dirty;
-  Region* next_ripe;
+  Region* next_immediate;
   Region* next_all;  // of the shard, for walks
   Region* prev_all;
 
@@ -73,7 +74,7 @@ struct Region {
     return young.any(first, pages) || old.any(first, pages) || due.any(first, pages);
   }
   // Marks these pages as not dirty.
-  void forget_dirty(unsigned first, unsigned pages) {
+  void clear_dirty(unsigned first, unsigned pages) {
     young.clear(first, pages);
     old.clear(first, pages);
     due.clear(first, pages);

@@ -7,16 +7,16 @@
 namespace seemalloc::pages {
 
 namespace {
-std::atomic<unsigned> regions{0}, most_regions{0};
+std::atomic<unsigned> regions{0}, max_regions{0};
 }  // namespace
 
 unsigned region_count() { return regions.load(std::memory_order_relaxed); }
-unsigned most_region_count() { return most_regions.load(std::memory_order_relaxed); }
+unsigned max_region_count() { return max_regions.load(std::memory_order_relaxed); }
 
 void count_mapped_region() {
   unsigned now = regions.fetch_add(1, std::memory_order_relaxed) + 1;
-  for (unsigned most = most_regions.load(std::memory_order_relaxed); now > most;) {
-    if (most_regions.compare_exchange_weak(most, now, std::memory_order_relaxed)) break;
+  for (unsigned most = max_regions.load(std::memory_order_relaxed); now > most;) {
+    if (max_regions.compare_exchange_weak(most, now, std::memory_order_relaxed)) break;
   }
 }
 

@@ -7,7 +7,7 @@ namespace seemalloc::pages {
 // The current number of regions: one relaxed load.
 unsigned region_count();
 // The highest number of regions at once.
-unsigned most_region_count();
+unsigned max_region_count();
 
 void count_mapped_region();
 void count_unmapped_region();

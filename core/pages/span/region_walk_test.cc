@@ -58,7 +58,7 @@ TEST(RegionWalk, SeesEachRegionOnce) {
   give(taken);
 }
 
-TEST(RegionWalk, StepsOverWhatGoesMeanwhile) {
+TEST(RegionWalk, SkipsRegionsRemovedMeanwhile) {
   std::vector<std::vector<Span*>> taken;
   for (int i = 0; i < 6; i++) taken.push_back(take_region());
   std::vector<uintptr_t> seen;

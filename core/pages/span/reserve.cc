@@ -39,7 +39,7 @@ uintptr_t reserve_outside_locked() {
     next = reinterpret_cast<uintptr_t>(chunk);
     end = next + bytes;
     if (chunk_bytes < kLargestChunkBytes) chunk_bytes *= 2;
-    window.step_over();
+    window.skip_place();
   }
   uintptr_t base = next;
   next += kRegionBytes;
@@ -63,7 +63,7 @@ void unmap_region(uintptr_t base) {
   if (!os::unmap(start, kRegionBytes, kReason)) os::purge(start, kRegionBytes, kReason);
 }
 
-void return_region(uintptr_t base) {
+void unreserve_region(uintptr_t base) {
   DCHECK(base % kRegionBytes == 0);
   if (window.contains(base)) return window.unmap_region(base, os::Reason::kGrowth);
   LockGuard guard(lock);

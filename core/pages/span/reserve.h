@@ -14,7 +14,7 @@ namespace seemalloc::pages {
 // the OS refuses.
 uintptr_t reserve_region();
 // Returns an untouched region that could not be used.
-void return_region(uintptr_t base);
+void unreserve_region(uintptr_t base);
 // Unmaps a region without live pointers into it. If the kernel refuses, its memory is purged;
 // outside the window its address space is then lost.
 void unmap_region(uintptr_t base);

@@ -26,25 +26,26 @@ namespace seemalloc::pages {
 // The position of a walk over the dirty list, which other threads change meanwhile. It is on the
 // walking thread's stack and registered with the shard; both are protected by the shard's lock.
 struct WalkPosition {
-  Region* seen = nullptr;  // the last region on the list that the walk is done with; null: none
+  // The last region on the list that the walk is done with; null: none.
+  Region* last_visited = nullptr;
   WalkPosition* next = nullptr;
 };
 
 struct alignas(kCacheLineBytes) Shard {
   // Further invariants (verify.h):
   //  4. `all` has each region whose `shard` is this one, once.
-  //  5. `ripe` has the regions whose `ripe` is set.
+  //  5. `immediate` has the regions whose `immediate` is set.
   Lock lock;
-  Region* buckets[kPagesPerRegion + 1];       // by longest free run
-  uint64_t filled[kPagesPerRegion / 64 + 1];  // the buckets that have a region
+  Region* buckets[kPagesPerRegion + 1];                 // by longest free run
+  uint64_t nonempty_buckets[kPagesPerRegion / 64 + 1];  // the buckets that have a region
   Region* all;
   Region* dirty;          // regions with free dirty pages
   Region* resting;        // dense ones on huge pages, whose free pages are not purged
   WalkPosition* walks;    // walks over the dirty list that are under way
   RegionCursor* cursors;  // of walks over all regions that are under way
-  Region* ripe;           // regions with a run to purge immediately (sweep.h)
+  Region* immediate;      // regions with a run to purge immediately (sweep.h)
   // Where the search for dense regions continues (collapse.h); null: at the first.
-  Region* next_look;
+  Region* next_collapse_check;
   size_t used_pages;  // in spans
   size_t peak_pages;  // highest used_pages in this window
   size_t dirty_pages;
@@ -52,9 +53,9 @@ struct alignas(kCacheLineBytes) Shard {
   size_t refaulted_pages;          // purged and soon allocated again
   size_t refaulted_delayed_pages;  // of them, not purged on request or under pressure
   size_t refaulted_runs;           // allocations that reused purged pages
-  size_t takes;                    // runs allocated
+  size_t runs_allocated;           // runs allocated
 
-  void file(Region* region) {
+  void insert_in_bucket(Region* region) {
     unsigned longest = region->longest_free;
     DCHECK(lock.is_held());
     DCHECK(longest <= kPagesPerRegion);
@@ -62,33 +63,35 @@ struct alignas(kCacheLineBytes) Shard {
     region->next = buckets[longest];
     if (region->next != nullptr) region->next->prev = region;
     buckets[longest] = region;
-    filled[longest / 64] |= uint64_t{1} << (longest % 64);
+    nonempty_buckets[longest / 64] |= uint64_t{1} << (longest % 64);
   }
 
-  void unfile(Region* region) {
+  void remove_from_bucket(Region* region) {
     unsigned longest = region->longest_free;
     DCHECK(lock.is_held());
     DCHECK(region->prev != nullptr ? region->prev->next == region : buckets[longest] == region);
     DCHECK(region->next == nullptr || region->next->prev == region);
     (region->prev != nullptr ? region->prev->next : buckets[longest]) = region->next;
     if (region->next != nullptr) region->next->prev = region->prev;
-    if (buckets[longest] == nullptr) filled[longest / 64] &= ~(uint64_t{1} << (longest % 64));
+    if (buckets[longest] == nullptr)
+      nonempty_buckets[longest / 64] &= ~(uint64_t{1} << (longest % 64));
   }
 
-  void refile(Region* region, unsigned longest) {
+  void move_to_bucket(Region* region, unsigned longest) {
     DCHECK(longest == region->used.longest_clear_run());
     if (longest == region->longest_free) return;
-    unfile(region);
+    remove_from_bucket(region);
     region->longest_free = static_cast<uint16_t>(longest);
-    file(region);
+    insert_in_bucket(region);
   }
-  void refile(Region* region) { refile(region, region->used.longest_clear_run()); }
+  void move_to_bucket(Region* region) { move_to_bucket(region, region->used.longest_clear_run()); }
 
   // The tightest bucket at or above `pages` that has a region; kPagesPerRegion + 1 when none.
-  unsigned tightest(unsigned pages) const {
+  unsigned tightest_bucket(unsigned pages) const {
     DCHECK(pages <= kPagesPerRegion + 1);
-    for (unsigned word = pages / 64; word < sizeof(filled) / sizeof(filled[0]); word++) {
-      uint64_t bits = filled[word];
+    for (unsigned word = pages / 64; word < sizeof(nonempty_buckets) / sizeof(nonempty_buckets[0]);
+         word++) {
+      uint64_t bits = nonempty_buckets[word];
       if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
       if (bits != 0) return word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
     }
@@ -126,18 +129,18 @@ struct alignas(kCacheLineBytes) Shard {
   }
 
   // The region on the dirty list behind `before`; the first one for null.
-  Region* dirty_behind(const Region* before) const {
+  Region* next_dirty_after(const Region* before) const {
     return before != nullptr ? before->next_dirty : dirty;
   }
   void take_off_dirty_list(Region* before) {
-    Region* region = dirty_behind(before);
+    Region* region = next_dirty_after(before);
     DCHECK(lock.is_held());
     DCHECK(region != nullptr && region->on_dirty_list && region->prev_dirty == before);
     region->on_dirty_list = false;
     (before != nullptr ? before->next_dirty : dirty) = region->next_dirty;
     if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = before;
     for (WalkPosition* walk = walks; walk != nullptr; walk = walk->next) {
-      if (walk->seen == region) walk->seen = before;
+      if (walk->last_visited == region) walk->last_visited = before;
     }
   }
   // The counter that holds the region's dirty pages.
@@ -145,8 +148,8 @@ struct alignas(kCacheLineBytes) Shard {
     return region->resting ? resting_pages : dirty_pages;
   }
   // Hides the region's free pages from the purge. Requires: it is on the dirty list.
-  void rest(Region* region) {
-    DCHECK(region->huge && !region->resting && region->used.count() >= kDense_pages);
+  void hide_from_purge(Region* region) {
+    DCHECK(region->on_huge_page && !region->resting && region->used.count() >= kDensePages);
     take_off_dirty_list(region->prev_dirty);
     size_t pages = region->dirty().count();
     DCHECK(dirty_pages >= pages);
@@ -158,7 +161,7 @@ struct alignas(kCacheLineBytes) Shard {
     if (resting != nullptr) resting->prev_dirty = region;
     resting = region;
   }
-  void wake(Region* region) {
+  void show_to_purge(Region* region) {
     DCHECK(region->resting && !region->on_dirty_list);
     (region->prev_dirty != nullptr ? region->prev_dirty->next_dirty : resting) = region->next_dirty;
     if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = region->prev_dirty;
@@ -202,7 +205,7 @@ void set_shards_in_use(unsigned count);
 // (page_heap.cc).
 extern std::atomic<size_t> spare_pages SEEMALLOC_HIDDEN;
 // Marks these pages as not spare.
-inline void forget_spare(Region* region, unsigned first, unsigned pages) {
+inline void clear_spare(Region* region, unsigned first, unsigned pages) {
   if (!region->spare.any(first, pages)) return;
   unsigned before = region->spare.count();
   DCHECK(shards[region->shard].lock.is_held());

@@ -2,7 +2,7 @@
 
 namespace seemalloc::pages {
 
-constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
-constinit Span free_span{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
+constinit Span foreign_span{.owner_ = Span::kNoOwner, .kind = SpanKind::kForeign};
+constinit Span free_span{.owner_ = Span::kNoOwner, .kind = SpanKind::kFree};
 
 }  // namespace seemalloc::pages

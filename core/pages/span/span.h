@@ -2,7 +2,7 @@
 // outside the pages.
 //
 // The owner's free() touches only line 0; line 1 starts with the fields that other threads touch.
-// Threads: free_list, countdown, bias and carved belong to the owner (a ThreadHeap, under its
+// Threads: local_free, countdown, bias and carved belong to the owner (a ThreadHeap, under its
 // slow_lock for all but the fast path; the central list, under its lock, while unowned; the sampled
 // heap, under its lock, when sampled). owner and remote are atomic. In a detached span, the list
 // behind its first block and the holes belong to the purging thread (heap/maintenance/holes.h). An
@@ -13,8 +13,8 @@
 //     on a thread's free list, in a stash or on the remote free list, and those in holes
 //     (heap/maintenance/holes.h). A current span's countdown never reaches zero; that of an
 //     available span does when all blocks except those in holes are free.
-//  2. every carved block that is not live is on free_list exactly once.
-//  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central
+//  2. every carved block that is not live is on local_free exactly once.
+//  3. remote == kUnowned only while owner is kNoOwner, and changes from it only under the central
 //     list's lock.
 #pragma once
 
@@ -62,8 +62,8 @@ struct alignas(kCacheLineBytes) Span {
   // Invariant 4 (verify.h): block_bytes is the size of size_class, capacity is bytes / block_bytes,
   // carved ≤ capacity. Small and sampled spans.
   // Blocks freed by the owner since it last took the list: the local free list.
-  Block* free_list;
-  uintptr_t owner_;     // the ThreadHeap that may use the fast path, or kNobody. See owner()
+  Block* local_free;
+  uintptr_t owner_;     // the ThreadHeap that may use the fast path, or kNoOwner. See owner()
   uint64_t reciprocal;  // of block_bytes, for is_block_start()
   uint32_t countdown;   // frees until the owner takes the slow path (free's only counter)
   uint32_t bias;        // live = countdown + bias
@@ -80,11 +80,11 @@ struct alignas(kCacheLineBytes) Span {
   SpanState state;
   bool known_zero;  // the pages read as zero, when the span comes from the page heap
   union {
-    bool known_dense;      // kHuge: its memory was used before, and most of it is resident
-    uint8_t sampled_part;  // kSampled: the part that it belongs to (heap/spans/sampled.cc)
+    bool known_dense;       // kHuge: its memory was used before, and most of it is resident
+    uint8_t sampled_shard;  // kSampled: the part that it belongs to (heap/spans/sampled.cc)
   };
-  // unowned: its blocks are shared by many threads (heap/spans/central.h). See lending().
-  bool lending_;
+  // unowned: its blocks are shared by many threads (heap/spans/central.h). See blocks_are_shared().
+  bool blocks_are_shared_;
   union {
     uint32_t home_;  // kSmall: home of sampled blocks (heap/spans/homes.h); 0: none. See home()
     // kSampled: bytes of live blocks, by their requested sizes. See sampled_bytes().
@@ -105,9 +105,9 @@ struct alignas(kCacheLineBytes) Span {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
     struct {
-      uint32_t since;       // when it became available (heap/maintenance/holes.h)
-      uint32_t worth_from;  // free blocks that make another search for holes worthwhile
-    } look;                 // kSmall
+      uint32_t since;            // when it became available (heap/maintenance/holes.h)
+      uint32_t min_free_blocks;  // free blocks that make another search for holes worthwhile
+    } hole_scan;                 // kSmall
   };
 
   uint32_t live() const { return countdown + bias; }
@@ -119,21 +119,21 @@ struct alignas(kCacheLineBytes) Span {
   bool is_empty() const { return live() == hole_blocks_; }
   // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can
   // reach the span (remote.h, rule 6).
-  bool is_empty_now() const { return live_acquire() == hole_blocks(); }
+  bool is_empty_acquire() const { return live_acquire() == hole_blocks(); }
   // For a span whose countdown must never reach zero: its owner checks it whenever a list ends.
-  void set_live_quietly(uint32_t live) {
+  void set_live_without_countdown(uint32_t live) {
     DCHECK(live <= carved && live >= hole_blocks_);
-    set_countdown(live + kNever, 0 - kNever);
+    set_countdown(live + kNoCountdown, 0 - kNoCountdown);
   }
   void set_countdown(uint32_t frees, uint32_t rest) {
     __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
   }
-  static constexpr uint32_t kNever = uint32_t{1} << 31;
-  // After set_live_quietly() the bias is constant: only the countdown changes.
-  uint32_t free_blocks_of_current() const { return carved + kNever - countdown; }
-  void set_all_live() { __atomic_store_n(&countdown, carved + kNever, __ATOMIC_RELAXED); }
-  // Number of blocks on free_list.
+  static constexpr uint32_t kNoCountdown = uint32_t{1} << 31;
+  // After set_live_without_countdown() the bias is constant: only the countdown changes.
+  uint32_t free_blocks_of_current() const { return carved + kNoCountdown - countdown; }
+  void set_all_live() { __atomic_store_n(&countdown, carved + kNoCountdown, __ATOMIC_RELAXED); }
+  // Number of blocks on local_free.
   uint32_t free_blocks() const { return carved - live(); }
 
   // Changes under the lock of the span's owner or list; a hint without it.
@@ -159,34 +159,36 @@ struct alignas(kCacheLineBytes) Span {
   }
 
   SEEMALLOC_ALWAYS_INLINE const void* owner() const {
-    return reinterpret_cast<const void*>(load_racing(owner_));
+    return reinterpret_cast<const void*>(racy_load(owner_));
   }
   const void* owner_acquire() const {
     return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE));
   }
   void set_owner(const void* owner) {
-    DCHECK(reinterpret_cast<uintptr_t>(owner) > kNobody);
+    DCHECK(reinterpret_cast<uintptr_t>(owner) > kNoOwner);
     __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE);
   }
-  void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }
-  static constexpr uintptr_t kNobody = 1;
+  void clear_owner() { __atomic_store_n(&owner_, kNoOwner, __ATOMIC_RELEASE); }
+  static constexpr uintptr_t kNoOwner = 1;
 
   // Changes under the central list's lock; a hint without it.
-  bool lending() const { return __atomic_load_n(&lending_, __ATOMIC_RELAXED); }
-  void set_lending(bool lending) { __atomic_store_n(&lending_, lending, __ATOMIC_RELAXED); }
+  bool blocks_are_shared() const { return __atomic_load_n(&blocks_are_shared_, __ATOMIC_RELAXED); }
+  void set_blocks_are_shared(bool blocks_are_shared) {
+    __atomic_store_n(&blocks_are_shared_, blocks_are_shared, __ATOMIC_RELAXED);
+  }
 
   // Changes under the lock of the homes table; a hint without it.
   uint32_t home() const { return __atomic_load_n(&home_, __ATOMIC_RELAXED); }
   void set_home(uint32_t home) { __atomic_store_n(&home_, home, __ATOMIC_RELAXED); }
 
   // The owner's free. Release: a thread that sees the block on the list also sees its link.
-  SEEMALLOC_ALWAYS_INLINE void push_freed(Block* block) {
-    block->next = free_list;
-    __atomic_store_n(&free_list, block, __ATOMIC_RELEASE);
+  SEEMALLOC_ALWAYS_INLINE void push_local_free(Block* block) {
+    block->next = local_free;
+    __atomic_store_n(&local_free, block, __ATOMIC_RELEASE);
   }
   // The list as seen by another thread that has detached the span: the part behind the first block
   // does not change.
-  Block* free_list_acquire() const { return __atomic_load_n(&free_list, __ATOMIC_ACQUIRE); }
+  Block* free_list_acquire() const { return __atomic_load_n(&local_free, __ATOMIC_ACQUIRE); }
 
   // The owner's last access in a free; it orders all earlier writes of the owner to the span before
   // it. Pairs with live_acquire(). Returns true at zero.

@@ -52,9 +52,9 @@ class PageList {
   RecordPage* first_ = nullptr;
 };
 
-constexpr size_t kPagesPerChunk = 16, kFirstRoom = 256;
-constexpr size_t kMostRecent = 64;
-constexpr size_t kMostGoing = 64;  // at once
+constexpr size_t kPagesPerChunk = 16, kInitialCapacity = 256;
+constexpr size_t kMaxRecent = 64;
+constexpr size_t kMaxPurging = 64;  // at once
 
 constinit Lock lock;
 // The records freed last, which are reused first. They are linked through `next` and not yet on
@@ -63,11 +63,12 @@ constinit Span* recent = nullptr;
 constinit size_t recent_count = 0;
 constinit PageList partial;
 constinit PageList empty, empty_before;  // empty since the last tick; empty for longer
-constinit RecordPage** absent = nullptr;
-constinit size_t absent_count = 0, absent_room = 0, page_count = 0;
-constinit RecordPage* going[kMostGoing] = {};  // on no list while a thread purges them
-constinit size_t going_count = 0;
-constinit std::atomic<size_t> absent_bytes{0};
+constinit RecordPage** purged_pages = nullptr;
+constinit size_t purged_count = 0, purged_capacity = 0, page_count = 0;
+// On no list while a thread purges them.
+constinit RecordPage* pages_being_purged[kMaxPurging] = {};
+constinit size_t being_purged_count = 0;
+constinit std::atomic<size_t> purged_bytes{0};
 
 uint32_t records_per_page() { return static_cast<uint32_t>(os::page_bytes() / sizeof(Span)) - 1; }
 uintptr_t address_of(const RecordPage* page) { return reinterpret_cast<uintptr_t>(page); }
@@ -76,27 +77,27 @@ RecordPage* page_of(Span* span) {
       round_down(reinterpret_cast<uintptr_t>(span), os::page_bytes()));
 }
 
-void set_absent_count(size_t count) {
-  absent_count = count;
-  absent_bytes.store(count * os::page_bytes(), std::memory_order_release);
+void set_purged_count(size_t count) {
+  purged_count = count;
+  purged_bytes.store(count * os::page_bytes(), std::memory_order_release);
 }
-void push_absent(RecordPage* page) {
-  DCHECK(absent_count < absent_room);
+void push_purged(RecordPage* page) {
+  DCHECK(purged_count < purged_capacity);
   DCHECK(address_of(page) % os::page_bytes() == 0);
-  absent[absent_count] = page;
-  set_absent_count(absent_count + 1);
+  purged_pages[purged_count] = page;
+  set_purged_count(purged_count + 1);
 }
 
-bool make_room_for_absent_locked() {
-  DCHECK(lock.is_held() && absent_count <= page_count);
-  if (page_count + kPagesPerChunk <= absent_room) return true;
-  size_t room = absent_room == 0 ? kFirstRoom : absent_room * 2;
+bool reserve_purged_entries_locked() {
+  DCHECK(lock.is_held() && purged_count <= page_count);
+  if (page_count + kPagesPerChunk <= purged_capacity) return true;
+  size_t room = purged_capacity == 0 ? kInitialCapacity : purged_capacity * 2;
   auto* larger = static_cast<RecordPage**>(
       os::arena_allocate(room * sizeof(RecordPage*), alignof(RecordPage*)));
   if (larger == nullptr) return false;
-  if (absent_count != 0) memcpy(larger, absent, absent_count * sizeof(RecordPage*));
-  absent = larger;
-  absent_room = room;
+  if (purged_count != 0) memcpy(larger, purged_pages, purged_count * sizeof(RecordPage*));
+  purged_pages = larger;
+  purged_capacity = room;
   return true;
 }
 
@@ -105,19 +106,19 @@ bool make_pages_locked(size_t count) {
   if (fresh == nullptr) return false;
   page_count += count;
   for (size_t i = count; i-- > 0;)
-    push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
+    push_purged(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
   return true;
 }
 // Makes a chunk of pages, or one page where address space is short.
 bool make_pages_locked() {
-  return make_room_for_absent_locked() &&
+  return reserve_purged_entries_locked() &&
          (make_pages_locked(kPagesPerChunk) || make_pages_locked(1));
 }
 
-RecordPage* pop_absent_locked() {
-  if (absent_count == 0 && !make_pages_locked()) return nullptr;
-  set_absent_count(absent_count - 1);
-  return absent[absent_count];
+RecordPage* pop_purged_locked() {
+  if (purged_count == 0 && !make_pages_locked()) return nullptr;
+  set_purged_count(purged_count - 1);
+  return purged_pages[purged_count];
 }
 
 // The first page on `partial`; one is added if the list is empty. Null when memory is refused.
@@ -125,7 +126,7 @@ RecordPage* partial_page_locked() {
   if (partial.front() != nullptr) return partial.front();
   RecordPage* page = empty.pop();
   if (page == nullptr) page = empty_before.pop();
-  if (page == nullptr) page = pop_absent_locked();
+  if (page == nullptr) page = pop_purged_locked();
   if (page != nullptr) partial.push(page);
   return page;
 }
@@ -133,7 +134,7 @@ RecordPage* partial_page_locked() {
 Span* take_locked() {
   DCHECK(lock.is_held());
   if (Span* span = recent; span != nullptr) {
-    DCHECK(recent_count != 0 && recent_count <= kMostRecent);
+    DCHECK(recent_count != 0 && recent_count <= kMaxRecent);
     recent = span->next;
     recent_count--;
     return span;
@@ -167,13 +168,13 @@ void give_to_page_locked(Span* span) {
 void give_locked(Span* span) {
   DCHECK(lock.is_held());
   DCHECK(span != recent && reinterpret_cast<Span*>(page_of(span)) != span);
-  if (recent_count == kMostRecent) return give_to_page_locked(span);
+  if (recent_count == kMaxRecent) return give_to_page_locked(span);
   span->next = recent;
   recent = span;
   recent_count++;
 }
 
-void give_recent_to_pages() {
+void flush_recent_to_pages() {
   LockGuard guard(lock);
   for (; recent != nullptr; recent_count--) {
     Span* span = recent;
@@ -183,55 +184,60 @@ void give_recent_to_pages() {
 }
 
 // While a page is moved, another is in the array twice. A fork must not see this state.
-void sort_going_locked() {
-  for (size_t i = 1; i < going_count; i++) {
-    RecordPage* page = going[i];
+void sort_pages_being_purged_locked() {
+  for (size_t i = 1; i < being_purged_count; i++) {
+    RecordPage* page = pages_being_purged[i];
     size_t at = i;
-    for (; at > 0 && going[at - 1] > page; at--) going[at] = going[at - 1];
-    going[at] = page;
+    for (; at > 0 && pages_being_purged[at - 1] > page; at--)
+      pages_being_purged[at] = pages_being_purged[at - 1];
+    pages_being_purged[at] = page;
   }
 }
 
 // Returns false when another thread is purging, or when there are no pages.
-bool take_going(PageList& from) {
+bool begin_purge(PageList& from) {
   LockGuard guard(lock);
-  if (going_count != 0) return false;
-  while (going_count < kMostGoing && from.front() != nullptr) going[going_count++] = from.pop();
-  sort_going_locked();
-  return going_count != 0;
+  if (being_purged_count != 0) return false;
+  while (being_purged_count < kMaxPurging && from.front() != nullptr)
+    pages_being_purged[being_purged_count++] = from.pop();
+  sort_pages_being_purged_locked();
+  return being_purged_count != 0;
 }
 
-size_t end_of_neighbours(size_t from) {
+size_t end_of_contiguous(size_t from) {
   size_t end = from + 1;
-  while (end < going_count &&
-         address_of(going[end]) == address_of(going[end - 1]) + os::page_bytes())
+  while (end < being_purged_count && address_of(pages_being_purged[end]) ==
+                                         address_of(pages_being_purged[end - 1]) + os::page_bytes())
     end++;
   return end;
 }
 
 // The pages from index `gone` on could not be purged.
-void end_going(size_t gone) {
-  DCHECK(gone <= going_count && going_count <= kMostGoing);
+void end_purge(size_t gone) {
+  DCHECK(gone <= being_purged_count && being_purged_count <= kMaxPurging);
   LockGuard guard(lock);
-  for (size_t i = 0; i < going_count; i++) i < gone ? push_absent(going[i]) : empty.push(going[i]);
-  going_count = 0;
+  for (size_t i = 0; i < being_purged_count; i++)
+    i < gone ? push_purged(pages_being_purged[i]) : empty.push(pages_being_purged[i]);
+  being_purged_count = 0;
 }
 
 // Returns the number of pages purged.
-size_t give_back(PageList& from, size_t most) {
+size_t purge_record_pages(PageList& from, size_t most) {
   size_t all = 0;
   // If a signal handler forks in between, the child continues the purge.
   count_held(+1);
-  while (all < most && take_going(from)) {
+  while (all < most && begin_purge(from)) {
     size_t gone = 0;
-    while (gone < going_count) {
-      size_t end = end_of_neighbours(gone);
-      if (!os::purge(going[gone], (end - gone) * os::page_bytes(), os::Reason::kRecords)) break;
+    while (gone < being_purged_count) {
+      size_t end = end_of_contiguous(gone);
+      if (!os::purge(pages_being_purged[gone], (end - gone) * os::page_bytes(),
+                     os::Reason::kRecords))
+        break;
       gone = end;
     }
-    bool refused = gone < going_count;
+    bool refused = gone < being_purged_count;
     all += gone;
-    end_going(gone);
+    end_purge(gone);
     if (refused) break;
   }
   count_held(-1);
@@ -272,13 +278,13 @@ const char* verify_page_list(const PageList& list, bool is_partial) {
 const char* verify_span_pool() {
   LockGuard guard(lock);
   size_t count = 0;
-  for (const Span* span = recent; span != nullptr && count <= kMostRecent;
+  for (const Span* span = recent; span != nullptr && count <= kMaxRecent;
        span = span->next, count++) {
     if (span->kind != SpanKind::kFree)
       return "invariant span_pool.4: records given back last are free";
   }
   if (count != recent_count) return "invariant span_pool.4: recent_count is their number";
-  if (absent_count > page_count || page_count > absent_room)
+  if (purged_count > page_count || page_count > purged_capacity)
     return "invariant span_pool.5: there is room for each absent page";
   if (const char* broken = verify_page_list(partial, true)) return broken;
   const char* broken = verify_page_list(empty, false);
@@ -286,7 +292,7 @@ const char* verify_span_pool() {
 }
 #endif
 
-Span* take_span(SpanKind kind) {
+Span* allocate_span_record(SpanKind kind) {
   Span* span;
   {
     LockGuard guard(lock);
@@ -295,8 +301,8 @@ Span* take_span(SpanKind kind) {
   if (span == nullptr) return nullptr;
   // Given back, or never taken.
   DCHECK(span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign);
-  span->free_list = nullptr;
-  span->disown();
+  span->local_free = nullptr;
+  span->clear_owner();
   span->forget_holes();
   span->set_live(0);
   span->block_bytes = span->capacity = span->carved = 0;
@@ -304,7 +310,7 @@ Span* take_span(SpanKind kind) {
   span->kind = kind;
   span->state = SpanState::kFull;
   span->known_zero = span->known_dense = false;
-  span->set_lending(false);
+  span->set_blocks_are_shared(false);
   span->set_home(0);
   span->remote.store(0, std::memory_order_relaxed);
   span->pending_next = span->next = span->prev = nullptr;
@@ -313,17 +319,17 @@ Span* take_span(SpanKind kind) {
   return span;
 }
 
-void give_span(Span* span) {
+void free_span_record(Span* span) {
   DCHECK(span->kind != SpanKind::kFree && span->kind != SpanKind::kForeign);
   span->kind = SpanKind::kFree;
-  span->disown();
+  span->clear_owner();
   LockGuard guard(lock);
   give_locked(span);
 }
 
 size_t purge_old_span_records(size_t most_pages) {
-  give_recent_to_pages();
-  size_t pages = give_back(empty_before, most_pages);
+  flush_recent_to_pages();
+  size_t pages = purge_record_pages(empty_before, most_pages);
   LockGuard guard(lock);
   // Pages that are left keep their age; the next tick continues with them.
   if (empty_before.front() == nullptr) {
@@ -334,25 +340,26 @@ size_t purge_old_span_records(size_t most_pages) {
 }
 
 size_t purge_span_records() {
-  give_recent_to_pages();
-  size_t pages = give_back(empty_before, SIZE_MAX);
-  return (pages + give_back(empty, SIZE_MAX)) * os::page_bytes();
+  flush_recent_to_pages();
+  size_t pages = purge_record_pages(empty_before, SIZE_MAX);
+  return (pages + purge_record_pages(empty, SIZE_MAX)) * os::page_bytes();
 }
 
 // Acquire: a thread that first reads this and then the arena's total sees a total that includes at
 // least these bytes.
-size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_acquire); }
+size_t purged_span_record_bytes() { return purged_bytes.load(std::memory_order_acquire); }
 
 void lock_span_pool_for_fork() { lock.lock_for_fork(); }
 void unlock_span_pool_after_fork(bool in_child) {
   // Unless this thread was interrupted, the thread that was purging exists only in the parent. It
   // is unknown which pages were purged already, so all are purged again. A page whose purge is
   // refused is lost.
-  if (in_child && !fork_interrupts_a_holder) {
-    for (size_t i = 0; i < going_count; i++) {
-      if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);
+  if (in_child && !fork_interrupted_critical_section) {
+    for (size_t i = 0; i < being_purged_count; i++) {
+      if (os::purge(pages_being_purged[i], os::page_bytes(), os::Reason::kRecords))
+        push_purged(pages_being_purged[i]);
     }
-    going_count = 0;
+    being_purged_count = 0;
   }
   lock.unlock_after_fork();
 }

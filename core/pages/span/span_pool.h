@@ -8,9 +8,10 @@
 // the arena's.
 // Invariants:
 //  1. a page is on the list `partial` (some of its records are free), on one of the `empty` lists
-//     (all are free), in `absent` (no memory, or all zero: every record may be carved), in `going`
-//     (being purged), or on no list (none is free). Records in `recent` count as not free.
-//  2. `absent` has room for all existing pages.
+//     (all are free), in `purged_pages` (no memory, or all zero: every record may be carved), in
+//     `pages_being_purged` (being purged), or on no list (none is free). Records in `recent` count
+//     as not free.
+//  2. `purged_pages` has room for all existing pages.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,15 @@
 namespace seemalloc::pages {
 
 // Returns a reset record, or null when the OS refuses memory.
-Span* take_span(SpanKind kind);
-void give_span(Span* span);
+Span* allocate_span_record(SpanKind kind);
+void free_span_record(Span* span);
 
 // The first function purges pages that have been empty since the last call (the others at the next
 // call), the second all empty ones. Both return the bytes purged.
 size_t purge_old_span_records(size_t most_pages);
 size_t purge_span_records();
 // Bytes of records without memory behind them.
-size_t absent_span_record_bytes();
+size_t purged_span_record_bytes();
 
 void lock_span_pool_for_fork();
 void unlock_span_pool_after_fork(bool in_child);

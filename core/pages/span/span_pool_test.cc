@@ -26,14 +26,14 @@ constexpr size_t kMany = 5000;
 
 std::vector<Span*> take(size_t count) {
   std::vector<Span*> spans;
-  for (size_t i = 0; i < count; i++) spans.push_back(take_span(SpanKind::kSmall));
+  for (size_t i = 0; i < count; i++) spans.push_back(allocate_span_record(SpanKind::kSmall));
   return spans;
 }
 void give(std::vector<Span*>& spans) {
-  for (Span* span : spans) give_span(span);
+  for (Span* span : spans) free_span_record(span);
   spans.clear();
 }
-void purge_for_good() {
+void purge_unconditionally() {
   for (int i = 0; i < 3; i++) purge_span_records();
 }
 
@@ -48,13 +48,13 @@ TEST(SpanPool, AnyUse) {
   for (int i = 0; i < 60000; i++) {
     bool grows = random() % 10000 < (i / 10000 % 2 == 0 ? 6000u : 3500u);
     if (grows || out.empty()) {
-      Span* span = take_span(SpanKind::kSmall);
+      Span* span = allocate_span_record(SpanKind::kSmall);
       ASSERT_NE(span, nullptr);
       ASSERT_TRUE(known.insert(span).second) << "handed out twice";
       ASSERT_EQ(span->kind, SpanKind::kSmall);
       ASSERT_EQ(span->live(), 0u);
-      ASSERT_EQ(span->owner(), reinterpret_cast<void*>(Span::kNobody));
-      ASSERT_EQ(span->free_list, nullptr);
+      ASSERT_EQ(span->owner(), reinterpret_cast<void*>(Span::kNoOwner));
+      ASSERT_EQ(span->local_free, nullptr);
       ASSERT_EQ(span->remote.load(), 0u);
       span->start = reinterpret_cast<uintptr_t>(span);
       out.push_back(span);
@@ -63,7 +63,7 @@ TEST(SpanPool, AnyUse) {
       Span* span = out.back();
       ASSERT_EQ(span->start, reinterpret_cast<uintptr_t>(span)) << "somebody else wrote to it";
       known.erase(span);
-      give_span(span);
+      free_span_record(span);
       out.pop_back();
     }
     if (random() % 500 == 0)
@@ -72,25 +72,25 @@ TEST(SpanPool, AnyUse) {
   give(out);
 }
 
-TEST(SpanPool, WhatIsFreeGoesBackAndComesAgain) {
-  purge_for_good();
-  size_t before = absent_span_record_bytes();
+TEST(SpanPool, FreeRecordsArePurgedAndReused) {
+  purge_unconditionally();
+  size_t before = purged_span_record_bytes();
   std::vector<Span*> spans = take(kMany);
   Span* kept = spans.back();
   size_t used = os::arena_used_bytes();
   give(spans);
   EXPECT_GE(purge_span_records(), kMany * sizeof(Span) * 9 / 10);
-  EXPECT_GE(absent_span_record_bytes(), before);
+  EXPECT_GE(purged_span_record_bytes(), before);
   EXPECT_EQ(os::resident_bytes(kept, sizeof(Span)), 0u);
   EXPECT_EQ(kept->kind, SpanKind::kForeign) << "it reads as nothing";
-  EXPECT_LE(reinterpret_cast<uintptr_t>(kept->owner()), Span::kNobody);
+  EXPECT_LE(reinterpret_cast<uintptr_t>(kept->owner()), Span::kNoOwner);
   spans = take(kMany);
   EXPECT_EQ(os::arena_used_bytes(), used) << "no new ones";
   give(spans);
 }
 
-TEST(SpanPool, APageGoesOnceItHasBeenEmptyForATick) {
-  purge_for_good();
+TEST(SpanPool, PageIsPurgedAfterATickEmpty) {
+  purge_unconditionally();
   std::vector<Span*> spans = take(1000);
   purge_old_span_records(SIZE_MAX);
   give(spans);
@@ -99,7 +99,7 @@ TEST(SpanPool, APageGoesOnceItHasBeenEmptyForATick) {
 }
 
 TEST(SpanPool, ATickGivesNoMoreThanItMay) {
-  purge_for_good();
+  purge_unconditionally();
   std::vector<Span*> spans = take(kMany);
   purge_old_span_records(SIZE_MAX);
   give(spans);
@@ -116,7 +116,7 @@ TEST(SpanPool, ATickGivesNoMoreThanItMay) {
 }
 
 TEST(SpanPool, NeighboursGoInOneCall) {
-  purge_for_good();
+  purge_unconditionally();
   std::vector<Span*> spans = take(kMany);
   give(spans);
   uint64_t before = os::call_count(os::Call::kDontNeed, os::Reason::kRecords).calls;
@@ -126,7 +126,7 @@ TEST(SpanPool, NeighboursGoInOneCall) {
 }
 
 TEST(SpanPool, APageWithARecordInUseStays) {
-  purge_for_good();
+  purge_unconditionally();
   std::vector<Span*> spans = take(2000), kept;
   std::set<uintptr_t> pages;
   for (size_t i = 0; i < spans.size(); i++) {
@@ -134,10 +134,10 @@ TEST(SpanPool, APageWithARecordInUseStays) {
       kept.push_back(spans[i]);
       spans[i]->start = i;
     } else {
-      give_span(spans[i]);
+      free_span_record(spans[i]);
     }
   }
-  purge_for_good();
+  purge_unconditionally();
   for (Span* span : kept) {
     EXPECT_EQ(span->kind, SpanKind::kSmall);
     EXPECT_GT(os::resident_bytes(span, sizeof(Span)), 0u);
@@ -145,12 +145,12 @@ TEST(SpanPool, APageWithARecordInUseStays) {
   give(kept);
 }
 
-TEST(SpanPool, WhereItIsRefusedTheyAreKept) {
-  purge_for_good();
+TEST(SpanPool, RefusedPagesAreKept) {
+  purge_unconditionally();
   std::vector<Span*> spans = take(1000);
   give(spans);
   {
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    os::FailCalls refuse(SYS_madvise, EINVAL);
     EXPECT_EQ(purge_span_records(), 0u);
     EXPECT_LE(refuse.refusals(), 2u) << "it does not go on trying";
   }
@@ -160,14 +160,14 @@ TEST(SpanPool, WhereItIsRefusedTheyAreKept) {
 TEST(SpanPool, MemoryIsRefused) {
   std::vector<Span*> spans;
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     for (int i = 0; i < 1000000; i++) {
-      Span* span = take_span(SpanKind::kSmall);
+      Span* span = allocate_span_record(SpanKind::kSmall);
       if (span == nullptr) break;
       spans.push_back(span);
     }
     EXPECT_LT(spans.size(), 1000000u);
-    EXPECT_EQ(take_span(SpanKind::kSmall), nullptr);
+    EXPECT_EQ(allocate_span_record(SpanKind::kSmall), nullptr);
   }
   std::vector<Span*> more = take(100);
   EXPECT_NE(more.back(), nullptr);
@@ -192,17 +192,17 @@ TEST(SpanPool, ThreadsShareIt) {
       std::vector<Span*> out;
       for (int i = 0; i < 300; i++) {
         for (unsigned n = random() % 200; n > 0; n--) {
-          Span* span = take_span(SpanKind::kSmall);
+          Span* span = allocate_span_record(SpanKind::kSmall);
           span->start = static_cast<uintptr_t>(t);
           out.push_back(span);
         }
         while (out.size() > random() % 300) {
           ASSERT_EQ(out.back()->start, static_cast<uintptr_t>(t));
-          give_span(out.back());
+          free_span_record(out.back());
           out.pop_back();
         }
       }
-      for (Span* span : out) give_span(span);
+      for (Span* span : out) free_span_record(span);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -211,7 +211,7 @@ TEST(SpanPool, ThreadsShareIt) {
 }
 
 // Pages may be in the middle of a purge when the process forks.
-TEST(SpanPool, AChildGoesOn) {
+TEST(SpanPool, WorksInAForkedChild) {
   std::atomic<bool> stop{false};
   std::thread purger([&] {
     while (!stop) {
@@ -232,7 +232,7 @@ TEST(SpanPool, AChildGoesOn) {
         right &= span != nullptr && known.insert(span).second && span->live() == 0;
       give(spans);
       purge_span_records();
-      _exit(right && absent_span_record_bytes() != 0 ? 0 : 1);
+      _exit(right && purged_span_record_bytes() != 0 ? 0 : 1);
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);

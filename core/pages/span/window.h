@@ -39,36 +39,36 @@ class alignas(kCacheLineBytes) Window {
   // The page index of an address, counted from the base: at or above pages() for every address
   // outside, null included.
   SEEMALLOC_ALWAYS_INLINE size_t page_of(const void* p) const {
-    return (reinterpret_cast<uintptr_t>(p) - load_racing(base_)) >> kPageShift;
+    return (reinterpret_cast<uintptr_t>(p) - racy_load(base_)) >> kPageShift;
   }
-  SEEMALLOC_ALWAYS_INLINE size_t pages() const { return load_racing(pages_); }
-  // The same, for a caller that must not enter the window before admit() has been called: until
-  // then at or above pages().
+  SEEMALLOC_ALWAYS_INLINE size_t pages() const { return racy_load(pages_); }
+  // The same, for a caller that must not enter the window before open_guarded_access() has been
+  // called: until then at or above pages().
   SEEMALLOC_ALWAYS_INLINE size_t guarded_page_of(const void* p) const {
-    return (reinterpret_cast<uintptr_t>(p) - load_racing(guarded_base_)) >> kPageShift;
+    return (reinterpret_cast<uintptr_t>(p) - racy_load(guarded_base_)) >> kPageShift;
   }
   // Admits those callers once the window exists; its base never changes. Costs two loads after
   // that.
-  void admit() {
-    uintptr_t base = load_racing(base_);
-    if (load_racing(guarded_base_) != base) store_racing(guarded_base_, base);
+  void open_guarded_access() {
+    uintptr_t base = racy_load(base_);
+    if (racy_load(guarded_base_) != base) racy_store(guarded_base_, base);
   }
   // Requires: page < pages(). Never null.
   SEEMALLOC_ALWAYS_INLINE Span* span_at(size_t page) const {
-    return load_racing(load_racing(spans_)[page]);
+    return racy_load(racy_load(spans_)[page]);
   }
 
   // Points the pages at `span`. Requires: they are below pages().
   void set(size_t page, size_t count, const Span* span);
   // Marks the part of the range that is inside the window as foreign.
-  void forget(uintptr_t start, size_t bytes);
+  void mark_foreign(uintptr_t start, size_t bytes);
 
   // Maps a fresh region: zeroed, readable and writable, its pages marked free. Returns 0 when the
   // OS refuses it at the address.
   uintptr_t map_region();
   // Call when the last map_region() was refused but memory is available: the place is mapped by
   // others. Skips it.
-  void step_over();
+  void skip_place();
   // Unmaps a region; its place is reused. If the kernel refuses (vm.max_map_count), its memory is
   // purged and it stays mapped for the next map_region(). The place is lost only if purging is
   // refused too (locked by the program).
@@ -90,23 +90,23 @@ class alignas(kCacheLineBytes) Window {
   bool add_region_locked();
   // True for the place of a region that could not be unmapped: its first entry is foreign, the
   // others are free.
-  bool is_kept_mapped(size_t page) const;
-  uintptr_t take_place_locked();
+  bool is_retained(size_t page) const;
+  uintptr_t commit_region_locked();
 
-  // While there is no window no address is near it: null - kNowhere is far beyond any number of
+  // While there is no window no address is near it: null - kNoBase is far beyond any number of
   // pages.
-  static constexpr uintptr_t kNowhere = uintptr_t{1} << 63;
+  static constexpr uintptr_t kNoBase = uintptr_t{1} << 63;
 
   // Read by every free().
-  uintptr_t base_ = kNowhere;
-  uintptr_t guarded_base_ = kNowhere;  // base_ or kNowhere
-  size_t pages_ = 0;                   // pages with entries; a multiple of a region
-  Span** spans_ = nullptr;             // the flat map
+  uintptr_t base_ = kNoBase;
+  uintptr_t guarded_base_ = kNoBase;  // base_ or kNoBase
+  size_t pages_ = 0;                  // pages with entries; a multiple of a region
+  Span** spans_ = nullptr;            // the flat map
 
   Lock lock_;
-  size_t end_ = 0;         // pages it can grow to
-  size_t search_ = 0;      // no place below this page is free
-  bool too_late_ = false;  // too late to be placed: the two-level map has entries
+  size_t max_pages_ = 0;              // pages it can grow to
+  size_t first_free_hint_ = 0;        // no place below this page is free
+  bool placement_forbidden_ = false;  // too late to be placed: the two-level map has entries
   std::atomic<size_t> map_bytes_{0};
 };
 

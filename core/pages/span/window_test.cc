@@ -114,7 +114,7 @@ TEST(Window, AReturnedRegionIsForeignAndUsedAgain) {
   EXPECT_EQ(w->map_region(), regions[9] + kRegionBytes);
 }
 
-TEST(Window, WhatOthersMapInItIsNotOursAndSteppedOver) {
+TEST(Window, ForeignMappingsInsideAreSkipped) {
   auto w = made();
   uintptr_t first = w->map_region();
   uintptr_t second = w->map_region();
@@ -126,7 +126,7 @@ TEST(Window, WhatOthersMapInItIsNotOursAndSteppedOver) {
   for (int i = 0; i < 2; i++) {
     EXPECT_EQ(w->map_region(), 0u);
     EXPECT_EQ(w->map_region(), 0u) << "not before it is told";
-    w->step_over();
+    w->skip_place();
   }
   EXPECT_EQ(w->map_region(), second + 2 * kRegionBytes);
   for (uintptr_t address : taken) EXPECT_EQ(span_at(*w, address), &foreign_span);
@@ -138,7 +138,7 @@ TEST(Window, ARegionThatMayNotBeUnmappedIsTheNextOne) {
   for (uintptr_t& region : regions) region = w->map_region();
   memset(reinterpret_cast<void*>(regions[1]), 7, kRegionBytes);
   {
-    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    os::FailCalls refuse(SYS_munmap, ENOMEM);
     w->unmap_region(regions[2]);
     w->unmap_region(regions[1]);
     EXPECT_EQ(refuse.refusals(), 2u);
@@ -148,7 +148,7 @@ TEST(Window, ARegionThatMayNotBeUnmappedIsTheNextOne) {
   w->unmap_region(regions[0]);
   EXPECT_EQ(w->map_region(), regions[0]);
   {
-    os::RefuseMappings refuse;
+    os::FailNewMappings refuse;
     for (uintptr_t region : {regions[1], regions[2]}) {
       ASSERT_EQ(w->map_region(), region);
       EXPECT_EQ(span_at(*w, region), &free_span);
@@ -161,7 +161,7 @@ TEST(Window, ARegionThatMayNotBeUnmappedIsTheNextOne) {
   EXPECT_EQ(w->map_region(), regions[3] + kRegionBytes);
   // Its memory could not be purged: it must not be reused as a fresh region.
   {
-    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    os::FailCalls refuse(SYS_munmap, ENOMEM);
     ASSERT_EQ(mlock(reinterpret_cast<void*>(regions[1]), kPageBytes), 0);
     w->unmap_region(regions[1]);
   }
@@ -180,10 +180,10 @@ TEST(Window, EndsBelowAHugeMappingOfOurs) {
   EXPECT_EQ(w->pages(), 3 * kPagesPerRegion);
 }
 
-TEST(Window, IsNotPlacedOnceSomethingIsOutside) {
+TEST(Window, IsNotPlacedAfterAnOutsideMapping) {
   auto w = made();
   {
-    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    os::FailCalls refuse(SYS_mmap, ENOMEM);
     EXPECT_EQ(w->map_region(), 0u);
     EXPECT_FALSE(w->has_entry(uintptr_t{1} << 40));
   }
@@ -194,7 +194,7 @@ TEST(Window, ARefusedFirstRegionIsTriedAgain) {
   for (unsigned skip = 0; skip < 4; skip++) {  // the probe, the map, the region
     auto w = made();
     {
-      os::RefuseCalls refuse(SYS_mmap, ENOMEM, 1, skip);
+      os::FailCalls refuse(SYS_mmap, ENOMEM, 1, skip);
       if (w->map_region() != 0) {
         EXPECT_EQ(refuse.refusals(), 0u);
       }
@@ -222,11 +222,11 @@ TEST(Window, RandomOperationsAgreeWithAModel) {
     if (action < 45 && ours.size() < 200) {
       uintptr_t region;
       if (action < 5) {
-        os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+        os::FailCalls refuse(SYS_mmap, ENOMEM);
         ASSERT_EQ(w->map_region(), 0u);
         continue;
       }
-      while ((region = w->map_region()) == 0) w->step_over();
+      while ((region = w->map_region()) == 0) w->skip_place();
       size_t i = (region - base) / kRegionBytes;
       ASSERT_TRUE(ours.insert(i).second);
       ASSERT_EQ(others.count(i), 0u);
@@ -261,7 +261,7 @@ Span* take(size_t page_count) {
   return span;
 }
 
-TEST(Reserve, GoesOutsideWhereTheWindowIsBlocked) {
+TEST(Reserve, MapsOutsideIfTheWindowIsBlocked) {
   // The first calls fill the existing room; then the place in front of the window is taken by a
   // foreign mapping.
   uintptr_t region = reserve_region();
@@ -304,7 +304,7 @@ TEST(Reserve, EmptyRegionsGoBackAndComeAgain) {
   for (Span* span : spans) release(span);
 }
 
-TEST(Reserve, CountsAgainstALimitOnlyWhatIsUsed) {
+TEST(Reserve, OnlyUsedMemoryCountsAgainstALimit) {
   Span* span = take(1);
   os::Counters before = os::counters();
   // Earlier tests have mapped a part of it, and unmapped it without our knowledge.

@@ -32,18 +32,18 @@ bool is_elf(const Header& header) {
 }
 
 // Searches one segment of notes for the build id.
-bool find_in_notes(const char* notes, size_t bytes, size_t alignment, BuildId* out) {
+bool find_in_notes(const char* comments, size_t bytes, size_t alignment, BuildId* out) {
   size_t at = 0;
   while (at + sizeof(Note) <= bytes) {
     Note note;
-    __builtin_memcpy(&note, notes + at, sizeof(note));
+    __builtin_memcpy(&note, comments + at, sizeof(note));
     size_t name = at + sizeof(Note);
     if (note.n_namesz > bytes || note.n_descsz > bytes) return false;
     size_t description = round_up(name + note.n_namesz, alignment);
     if (description + note.n_descsz > bytes) return false;
-    bool is_gnu = note.n_namesz == 4 && __builtin_memcmp(notes + name, "GNU", 4) == 0;
+    bool is_gnu = note.n_namesz == 4 && __builtin_memcmp(comments + name, "GNU", 4) == 0;
     if (is_gnu && note.n_type == NT_GNU_BUILD_ID && note.n_descsz <= BuildId::kMaxBytes) {
-      __builtin_memcpy(out->bytes, notes + description, note.n_descsz);
+      __builtin_memcpy(out->bytes, comments + description, note.n_descsz);
       out->size = note.n_descsz;
       return true;
     }
@@ -79,17 +79,18 @@ BuildId read_build_id(uintptr_t start) {
 
 BuildId build_id_of_module(uintptr_t bias, const Segment* segments, size_t count) {
   BuildId id{};
-  struct Notes {
+  struct CommentWriter {
     alignas(8) char at[kMaxNoteBytes];
   };
-  os::Scratch<Notes> buffer;
+  os::Scratch<CommentWriter> buffer;
   if (!buffer) return id;
-  char* notes = buffer->at;
+  char* comments = buffer->at;
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_NOTE) continue;
-    size_t bytes = segments[i].p_memsz < sizeof(Notes) ? segments[i].p_memsz : sizeof(Notes);
-    if (!read_at(bias + segments[i].p_vaddr, notes, bytes)) continue;
-    if (find_in_notes(notes, bytes, segments[i].p_align == 8 ? 8 : 4, &id)) return id;
+    size_t bytes =
+        segments[i].p_memsz < sizeof(CommentWriter) ? segments[i].p_memsz : sizeof(CommentWriter);
+    if (!read_at(bias + segments[i].p_vaddr, comments, bytes)) continue;
+    if (find_in_notes(comments, bytes, segments[i].p_align == 8 ? 8 : 4, &id)) return id;
   }
   return id;
 }

@@ -52,10 +52,10 @@ int64_t scale(int64_t factor, int64_t unit) { return scale(static_cast<uint64_t>
 
 }  // namespace
 
-bool CfaProgram::set(uint64_t number, How how, int64_t value) {
+bool CfaProgram::set(uint64_t number, RegisterRule how, int64_t value) {
   // Untracked registers (vector registers, for example) play no part in unwinding.
   if (number >= kRegisterCount) return true;
-  row_.how[number] = how;
+  row_.rules[number] = how;
   row_.value[number] = value;
   return true;
 }
@@ -63,23 +63,23 @@ bool CfaProgram::set(uint64_t number, How how, int64_t value) {
 bool CfaProgram::restore(uint64_t number) {
   if (!in_function_) return false;
   if (number >= kRegisterCount) return true;
-  return set(number, initial_.how[number], initial_.value[number]);
+  return set(number, initial_.rules[number], initial_.value[number]);
 }
 
-bool CfaProgram::remember() {
-  if (remembered_count_ == kMaxRemembered) return false;
-  remembered_[remembered_count_++] = row_;
+bool CfaProgram::save_state() {
+  if (saved_state_count_ == kMaxSavedStates) return false;
+  saved_states_[saved_state_count_++] = row_;
   return true;
 }
 
-bool CfaProgram::restore_remembered() {
-  if (remembered_count_ == 0) return false;
-  row_ = remembered_[--remembered_count_];
+bool CfaProgram::restore_state() {
+  if (saved_state_count_ == 0) return false;
+  row_ = saved_states_[--saved_state_count_];
   return true;
 }
 
 CfaProgram::Next CfaProgram::advance(uint64_t units, uintptr_t pc) {
-  location_ += units * common_.code_alignment;
+  location_ += units * cie_.code_alignment;
   return location_ > pc ? Next::kStop : Next::kGo;
 }
 
@@ -96,10 +96,8 @@ bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
   switch (operation) {
     case kDefineCfa: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
     case kDefineCfaOffset: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
-    case kDefineCfaSigned: row_.cfa_value = scale(cursor.sleb(), common_.data_alignment); break;
-    case kDefineCfaOffsetSigned:
-      row_.cfa_value = scale(cursor.sleb(), common_.data_alignment);
-      break;
+    case kDefineCfaSigned: row_.cfa_value = scale(cursor.sleb(), cie_.data_alignment); break;
+    case kDefineCfaOffsetSigned: row_.cfa_value = scale(cursor.sleb(), cie_.data_alignment); break;
     case kDefineCfaExpression:
       row_.cfa_is_expression = true;
       row_.cfa_value = expression_block(cursor);
@@ -111,19 +109,23 @@ bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
 
 bool CfaProgram::define_register(uint8_t operation, DwarfCursor& cursor) {
   uint64_t number = cursor.uleb();
-  int64_t unit = common_.data_alignment;
+  int64_t unit = cie_.data_alignment;
   switch (operation) {
-    case kOffsetExtended: return set(number, How::kAtOffset, scale(cursor.uleb(), unit));
-    case kOffsetExtendedSigned: return set(number, How::kAtOffset, scale(cursor.sleb(), unit));
+    case kOffsetExtended: return set(number, RegisterRule::kAtOffset, scale(cursor.uleb(), unit));
+    case kOffsetExtendedSigned:
+      return set(number, RegisterRule::kAtOffset, scale(cursor.sleb(), unit));
     case kNegativeOffsetExtended:
-      return set(number, How::kAtOffset, scale(0 - cursor.uleb(), unit));
-    case kValueOffset: return set(number, How::kIsOffset, scale(cursor.uleb(), unit));
-    case kValueOffsetSigned: return set(number, How::kIsOffset, scale(cursor.sleb(), unit));
-    case kExpression: return set(number, How::kAtExpression, expression_block(cursor));
-    case kValueExpression: return set(number, How::kIsExpression, expression_block(cursor));
-    case kRegister: return set(number, How::kInRegister, static_cast<int64_t>(cursor.uleb()));
-    case kUndefined: return set(number, How::kUndefined, 0);
-    case kSameValue: return set(number, How::kSame, 0);
+      return set(number, RegisterRule::kAtOffset, scale(0 - cursor.uleb(), unit));
+    case kValueOffset: return set(number, RegisterRule::kIsOffset, scale(cursor.uleb(), unit));
+    case kValueOffsetSigned:
+      return set(number, RegisterRule::kIsOffset, scale(cursor.sleb(), unit));
+    case kExpression: return set(number, RegisterRule::kAtExpression, expression_block(cursor));
+    case kValueExpression:
+      return set(number, RegisterRule::kIsExpression, expression_block(cursor));
+    case kRegister:
+      return set(number, RegisterRule::kInRegister, static_cast<int64_t>(cursor.uleb()));
+    case kUndefined: return set(number, RegisterRule::kUndefined, 0);
+    case kSameValue: return set(number, RegisterRule::kSame, 0);
     case kRestoreExtended: return restore(number);
     default: return false;
   }
@@ -132,12 +134,13 @@ bool CfaProgram::define_register(uint8_t operation, DwarfCursor& cursor) {
 CfaProgram::Next CfaProgram::step(DwarfCursor& cursor, uintptr_t pc) {
   uint8_t operation = cursor.u8();
   uint8_t operand = operation & 0x3F;
-  auto go_if = [](bool good) { return good ? Next::kGo : Next::kBad; };
+  auto step_result = [](bool good) { return good ? Next::kGo : Next::kBad; };
   switch (operation & 0xC0) {
     case kAdvance: return advance(operand, pc);
     case kOffset:
-      return go_if(set(operand, How::kAtOffset, scale(cursor.uleb(), common_.data_alignment)));
-    case kRestore: return go_if(restore(operand));
+      return step_result(
+          set(operand, RegisterRule::kAtOffset, scale(cursor.uleb(), cie_.data_alignment)));
+    case kRestore: return step_result(restore(operand));
   }
   switch (operation) {
     case kNothing:
@@ -147,17 +150,17 @@ CfaProgram::Next CfaProgram::step(DwarfCursor& cursor, uintptr_t pc) {
     case kAdvance2: return advance(cursor.fixed(2), pc);
     case kAdvance4: return advance(cursor.fixed(4), pc);
     case kSetLocation:
-      location_ = cursor.pointer(common_.pointer_encoding, data_base_);
+      location_ = cursor.pointer(cie_.pointer_encoding, data_base_);
       return location_ > pc ? Next::kStop : Next::kGo;
-    case kRememberState: return go_if(remember());
-    case kRestoreState: return go_if(restore_remembered());
+    case kRememberState: return step_result(save_state());
+    case kRestoreState: return step_result(restore_state());
     case kDefineCfa:
     case kDefineCfaRegister:
     case kDefineCfaOffset:
     case kDefineCfaExpression:
     case kDefineCfaSigned:
-    case kDefineCfaOffsetSigned: return go_if(define_cfa(operation, cursor));
-    default: return go_if(define_register(operation, cursor));
+    case kDefineCfaOffsetSigned: return step_result(define_cfa(operation, cursor));
+    default: return step_result(define_register(operation, cursor));
   }
 }
 
@@ -171,15 +174,15 @@ CfaProgram::Next CfaProgram::run_all(DwarfCursor& cursor, uintptr_t pc) {
 
 bool CfaProgram::run(DwarfCursor& cursor, uintptr_t pc, Row* row) {
   for (unsigned i = 0; i < kRegisterCount; i++) {
-    row_.how[i] = How::kSame;
+    row_.rules[i] = RegisterRule::kSame;
     row_.value[i] = 0;
   }
   row_.cfa_is_expression = false;
-  row_.signal_frame = common_.signal_frame;
+  row_.signal_frame = cie_.signal_frame;
   row_.cfa_register = kSp;
-  row_.return_register = common_.return_register;
+  row_.return_register = cie_.return_register;
   row_.cfa_value = 0;
-  DwarfCursor common_cursor(common_.program_start, common_.program_end, cursor.trusted());
+  DwarfCursor common_cursor(cie_.program_start, cie_.program_end, cursor.trusted());
   if (run_all(common_cursor, pc) == Next::kBad) return false;
   initial_ = row_;
   in_function_ = true;

@@ -14,7 +14,7 @@
 namespace seemalloc::profile {
 
 // The properties that all functions of a CIE have in common.
-struct CommonEntry {
+struct Cie {
   uint64_t code_alignment = 1;
   int64_t data_alignment = 1;
   uint8_t return_register = 0;
@@ -27,8 +27,8 @@ struct CommonEntry {
 
 class CfaProgram {
  public:
-  CfaProgram(const CommonEntry& common, uintptr_t function_start, uintptr_t data_base)
-      : common_(common), location_(function_start), data_base_(data_base) {}
+  CfaProgram(const Cie& common, uintptr_t function_start, uintptr_t data_base)
+      : cie_(common), location_(function_start), data_base_(data_base) {}
 
   // Runs the CIE's instructions and then those at `cursor`. Returns false if the program is
   // malformed.
@@ -36,7 +36,7 @@ class CfaProgram {
 
  private:
   // GCC and Clang nest once; two more levels for assembly.
-  static constexpr unsigned kMaxRemembered = 3;
+  static constexpr unsigned kMaxSavedStates = 3;
 
   enum class Next { kGo, kStop, kBad };
 
@@ -45,19 +45,19 @@ class CfaProgram {
   Next advance(uint64_t units, uintptr_t pc);
   bool define_cfa(uint8_t operation, DwarfCursor& cursor);
   bool define_register(uint8_t operation, DwarfCursor& cursor);
-  bool set(uint64_t number, How how, int64_t value);
+  bool set(uint64_t number, RegisterRule rules, int64_t value);
   bool restore(uint64_t number);
-  bool remember();
-  bool restore_remembered();
+  bool save_state();
+  bool restore_state();
 
-  const CommonEntry& common_;
+  const Cie& cie_;
   uintptr_t location_;
   uintptr_t data_base_;
   bool in_function_ = false;  // past the CIE's part
   Row row_;
   Row initial_;
-  Row remembered_[kMaxRemembered];
-  unsigned remembered_count_ = 0;
+  Row saved_states_[kMaxSavedStates];
+  unsigned saved_state_count_ = 0;
 };
 
 }  // namespace seemalloc::profile

@@ -43,12 +43,12 @@ class DwarfCursor {
   uintptr_t pointer(uint8_t encoding, uintptr_t data_base);
 
   // Restarts with another range in the same kind of memory.
-  void read_from(uintptr_t start, uintptr_t end) {
+  void reset(uintptr_t start, uintptr_t end) {
     at_ = start, end_ = end, ok_ = true;
     if (start > end) fail();
   }
   // Sets the end to `count` bytes from here. Requires: not beyond the current end.
-  void end_after(uint64_t count) { end_ = at_ + count; }
+  void set_length(uint64_t count) { end_ = at_ + count; }
 
   void skip(uint64_t count) { count <= end_ - at_ ? void(at_ += count) : fail(); }
   bool at_end() const { return at_ >= end_; }

@@ -65,20 +65,20 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
 
 // Reads the length of an entry and narrows the cursor to it. Returns false for the terminator and
 // for invalid lengths.
-bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
+bool read_entry_length(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   if (address < module.tables_start || address >= module.tables_end) return false;
-  cursor->read_from(address, module.tables_end);
+  cursor->reset(address, module.tables_end);
   uint64_t length = cursor->fixed(4);
   if (length == 0xFFFFFFFF) length = cursor->fixed(8);
   if (!cursor->ok() || length == 0 || length > module.tables_end - cursor->address()) return false;
-  cursor->end_after(length);
+  cursor->set_length(length);
   return true;
 }
 
 // Reads the augmentation data of a CIE, letter by letter. The length after `z` allows unknown
 // letters to be skipped.
 bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& module,
-                       CommonEntry* common) {
+                       Cie* common) {
   if (letters[0] == 0) return true;
   if (letters[0] != 'z') return false;
   uint64_t bytes = cursor.uleb();
@@ -105,9 +105,9 @@ bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& m
   return cursor.ok();
 }
 
-bool read_common_entry(const Module& module, uintptr_t address, bool trusted, CommonEntry* common) {
+bool read_cie(const Module& module, uintptr_t address, bool trusted, Cie* common) {
   DwarfCursor cursor(0, 0, trusted);
-  if (!enter_entry(module, address, &cursor)) return false;
+  if (!read_entry_length(module, address, &cursor)) return false;
   if (cursor.fixed(4) != 0) return false;  // a CIE has id 0
   uint8_t version = cursor.u8();
   if (version != 1 && version != 3 && version != 4) return false;
@@ -131,14 +131,12 @@ bool read_common_entry(const Module& module, uintptr_t address, bool trusted, Co
 }  // namespace
 
 namespace {
-bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntry* common,
-               Description* out) {
+bool read_both(const Module& module, uintptr_t address, bool trusted, Cie* common, Fde* out) {
   DwarfCursor cursor(0, 0, trusted);
-  if (!enter_entry(module, address, &cursor)) return false;
+  if (!read_entry_length(module, address, &cursor)) return false;
   uintptr_t id_address = cursor.address();
   uint64_t common_distance = cursor.fixed(4);
-  if (common_distance == 0 ||
-      !read_common_entry(module, id_address - common_distance, trusted, common))
+  if (common_distance == 0 || !read_cie(module, id_address - common_distance, trusted, common))
     return false;
   out->start = cursor.pointer(common->pointer_encoding, module.eh_frame_header);
   out->bytes = cursor.pointer(common->pointer_encoding & 0x0F, 0);
@@ -149,16 +147,16 @@ bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntr
 }
 }  // namespace
 
-bool read_description(const Module& module, uintptr_t address, bool trusted, Description* out) {
-  CommonEntry common;
+bool read_description(const Module& module, uintptr_t address, bool trusted, Fde* out) {
+  Cie common;
   return read_both(module, address, trusted, &common, out);
 }
 
 bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
   uintptr_t address = module.frame_index != nullptr ? module.frame_index->find(module, pc)
                                                     : search_header(module, pc, trusted);
-  CommonEntry common;
-  Description function;
+  Cie common;
+  Fde function;
   if (address == 0 || !read_both(module, address, trusted, &common, &function)) return false;
   if (pc - function.start >= function.bytes) return false;
   DwarfCursor cursor(function.program_start, function.program_end, trusted);

@@ -14,13 +14,13 @@
 namespace seemalloc::profile {
 
 // An entry (FDE): the range of its code, and of its program.
-struct Description {
+struct Fde {
   uintptr_t start = 0, bytes = 0;
   uintptr_t program_start = 0, program_end = 0;
 };
 // Returns false if there is no entry in a supported form. Requires: `module` contains it.
 // `trusted`: as in DwarfCursor.
-bool read_description(const Module& module, uintptr_t address, bool trusted, Description* out);
+bool read_description(const Module& module, uintptr_t address, bool trusted, Fde* out);
 
 // Fills in the row that applies at `pc`. Returns false if there is no entry, or only one in an
 // unsupported form. Requires: `pc` is in `module`. `trusted`: as in DwarfCursor.

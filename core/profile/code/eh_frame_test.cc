@@ -8,7 +8,7 @@
 
 #include "core/base/seed_for_test.h"
 #include "core/profile/unwind/expression.h"
-#include "core/profile/unwind/rule.h"
+#include "core/profile/unwind/unwind_rule.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -92,7 +92,7 @@ Row row_of(const Bytes& program, size_t offset) {
   EXPECT_TRUE(module.row_at(offset, &untrusted, false));
   EXPECT_EQ(row.cfa_value, untrusted.cfa_value);
   EXPECT_EQ(row.cfa_register, untrusted.cfa_register);
-  EXPECT_EQ(memcmp(row.how, untrusted.how, sizeof(row.how)), 0);
+  EXPECT_EQ(memcmp(row.rules, untrusted.rules, sizeof(row.rules)), 0);
   return row;
 }
 
@@ -100,9 +100,9 @@ TEST(EhFrame, StartsWithTheCommonRow) {
   Row row = row_of({}, 0);
   EXPECT_EQ(row.cfa_register, kSp);
   EXPECT_EQ(row.cfa_value, 8);
-  EXPECT_EQ(row.how[FakeModule::kReturn], How::kAtOffset);
+  EXPECT_EQ(row.rules[FakeModule::kReturn], RegisterRule::kAtOffset);
   EXPECT_EQ(row.value[FakeModule::kReturn], -8);
-  EXPECT_EQ(row.how[kFp], How::kSame);
+  EXPECT_EQ(row.rules[kFp], RegisterRule::kSame);
   EXPECT_FALSE(row.signal_frame);
 }
 
@@ -149,8 +149,8 @@ TEST(EhFrame, RemembersAndRestores) {
                    0x41,
                    0x0B};
   EXPECT_EQ(row_of(program, 2).cfa_value, 48);
-  EXPECT_EQ(row_of(program, 2).how[kFp], How::kAtOffset);
-  EXPECT_EQ(row_of(program, 3).how[kFp], How::kSame);
+  EXPECT_EQ(row_of(program, 2).rules[kFp], RegisterRule::kAtOffset);
+  EXPECT_EQ(row_of(program, 3).rules[kFp], RegisterRule::kSame);
   EXPECT_EQ(row_of(program, 3).cfa_value, 48);
   EXPECT_EQ(row_of(program, 4).cfa_value, 32);
   EXPECT_EQ(row_of(program, 5).cfa_value, 24);
@@ -175,18 +175,18 @@ TEST(EhFrame, ReadsTheRarerRules) {
                    0x05, 100,
                    1};  // an untracked register
   Row row = row_of(program, 0);
-  EXPECT_EQ(row.how[FakeModule::kReturn], How::kUndefined);
+  EXPECT_EQ(row.rules[FakeModule::kReturn], RegisterRule::kUndefined);
   EXPECT_EQ(row.value[kFp], -200 * 8);
   EXPECT_EQ(row.value[0], 16);
-  EXPECT_EQ(row.how[1], How::kIsOffset);
+  EXPECT_EQ(row.rules[1], RegisterRule::kIsOffset);
   EXPECT_EQ(row.value[1], -24);
-  EXPECT_EQ(row.how[2], How::kInRegister);
+  EXPECT_EQ(row.rules[2], RegisterRule::kInRegister);
   EXPECT_EQ(row.value[2], kSp);
   EXPECT_EQ(row.cfa_value, 32);
-  EXPECT_EQ(row.how[3], How::kAtExpression);
+  EXPECT_EQ(row.rules[3], RegisterRule::kAtExpression);
 }
 
-TEST(EhFrame, KnowsSignalFramesAndRefusesWhatItCannotRead) {
+TEST(EhFrame, ReadsSignalFramesAndRejectsUnreadableData) {
   Row row;
   FakeModule signal({}, "zRS");
   ASSERT_TRUE(signal.row_at(0, &row));
@@ -258,7 +258,7 @@ TEST(Expression, Calculates) {
   EXPECT_EQ(evaluate({0x31, 0x2F, 0x01, 0x00, 0x32}).value, 1u);  // skip to the end
 }
 
-TEST(Expression, RefusesWhatMakesNoSense) {
+TEST(Expression, RejectsInvalidData) {
   EXPECT_FALSE(evaluate({0x22}).ok);              // plus without operands
   EXPECT_FALSE(evaluate({}).ok);                  // nothing on the stack
   EXPECT_FALSE(evaluate({0x31, 0x30, 0x1B}).ok);  // division by zero
@@ -284,9 +284,9 @@ TEST(Expression, EvaluatesAPltStub) {
 // ---- rules
 // --------------------------------------------------------------------------------------------------------
 
-TEST(Rule, HoldsTheCommonRows) {
+TEST(UnwindRule, HoldsTheCommonRows) {
   Row row = row_of({0x0E, 112, 0x83, 7, 0x86, 6, 0x8C, 5, 0x8D, 4, 0x8E, 3, 0x8F, 2}, 0);
-  Rule rule = pack(row, 0xABCD);
+  UnwindRule rule = pack(row, 0xABCD);
   ASSERT_TRUE(rule.exists());
   EXPECT_EQ(rule.cfa_register(), kSp);
   EXPECT_EQ(rule.cfa_offset(), 112);
@@ -298,7 +298,7 @@ TEST(Rule, HoldsTheCommonRows) {
   EXPECT_EQ(pack(row_of({0x0E, 0xF8, 0xFF, 0x0F}, 0), 0).cfa_offset(), 262136);
 }
 
-TEST(Rule, RefusesRowsThatDoNotFit) {
+TEST(UnwindRule, RefusesRowsThatDoNotFit) {
   EXPECT_FALSE(pack(row_of({0x0E, 12}, 0), 0).exists());                // not a multiple of 8
   EXPECT_FALSE(pack(row_of({0x0E, 0x80, 0x80, 0x10}, 0), 0).exists());  // 256 KiB
   EXPECT_FALSE(pack(row_of({0x86, 16}, 0), 0).exists());                // too far from the CFA

@@ -39,8 +39,8 @@ struct Section {
 
 // Translates [address, address + bytes) of the file to its location in memory. Returns false unless
 // all of it is in one loaded segment, which has no gaps.
-bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint64_t address,
-              uint64_t bytes, Section* out) {
+bool file_range_in_memory(const File& file, const Elf64_Ehdr& header, uintptr_t start,
+                          uint64_t address, uint64_t bytes, Section* out) {
   uintptr_t bias = 0;
   bool known = false;
   for (unsigned i = 0; i < header.e_phnum; i++) {
@@ -77,7 +77,8 @@ SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
         __builtin_memcmp(name, kName, sizeof(kName)) != 0)
       continue;
     // A damaged file may place its segments anywhere.
-    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) &&
+    return file_range_in_memory(file, header, program.start, section.sh_addr, section.sh_size,
+                                out) &&
            out->start >= program.start && out->start <= out->end && out->end <= program.end;
   }
   return false;
@@ -95,7 +96,7 @@ bool for_each_function(const Module& program, const Section& section, Visit f) {
     if (!cursor.ok() || length > section.end - cursor.address()) return false;
     uintptr_t next = cursor.address() + length;
     bool is_common = cursor.fixed(4) == 0;
-    Description function;
+    Fde function;
     // If the linker has dropped the code, its start is zero.
     if (!is_common && read_description(program, at, true, &function) &&
         function.start >= program.start && function.start < program.end) {

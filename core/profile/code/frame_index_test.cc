@@ -34,7 +34,7 @@ void give_back(const FrameIndex* index) {
   os::unmap(const_cast<FrameIndex*>(index), bytes, os::Reason::kRecords);
 }
 
-TEST(FrameIndex, FindsWhatTheLinkersOwnFinds) {
+TEST(FrameIndex, MatchesTheLinkersIndex) {
   Module by_header = this_program(), by_index = by_header;
   by_index.frame_index = make_frame_index(by_header);
   ASSERT_NE(by_index.frame_index, nullptr);
@@ -64,14 +64,14 @@ TEST(FrameIndex, FindsWhatTheLinkersOwnFinds) {
 TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
   Module program = this_program();
   for (long number : {SYS_openat, SYS_pread64, SYS_mmap}) {
-    os::RefuseCalls refuse(number, EACCES);
+    os::FailCalls refuse(number, EACCES);
     EXPECT_EQ(make_frame_index(program), nullptr) << number;
     EXPECT_GT(refuse.refusals(), 0u);
   }
   // The file ends early. Each of the reads is needed.
   unsigned needed = 0;
   for (;; needed++) {
-    os::RefuseCalls refuse(SYS_pread64, EIO, 1, needed);
+    os::FailCalls refuse(SYS_pread64, EIO, 1, needed);
     const FrameIndex* index = make_frame_index(program);
     if (index == nullptr) continue;
     EXPECT_EQ(refuse.refusals(), 0u);
@@ -110,7 +110,7 @@ TEST(FrameIndex, IsNoneWhereTheSectionsLieOutsideOfTheModule) {
     Module module;
     module.start = reinterpret_cast<uintptr_t>(image), module.end = module.start + page;
     EXPECT_EQ(make_frame_index(module), nullptr) << address;
-    EXPECT_TRUE(answer.asked());
+    EXPECT_TRUE(answer.was_called());
   }
   munmap(memory, 2 * page);
 }

@@ -15,11 +15,11 @@ struct Module {
   uintptr_t tables_start = 0;  // the header and .eh_frame are in [tables_start, tables_end)
   uintptr_t tables_end = 0;
   // Well-mixed hash; differs between modules that are loaded at the same time.
-  uint64_t identity = 0;
+  uint64_t identity_hash = 0;
   bool main_program = false;
   bool permanent = false;  // the main program, the C library or this one: never unloaded
   // Permanent, or loaded with the program: the dynamic linker never unloads these.
-  bool at_start = false;
+  bool loaded_with_program = false;
 };
 
 }  // namespace seemalloc::profile

@@ -17,12 +17,12 @@ namespace {
 
 // 128 KiB of addresses; modules beyond are treated as code without tables.
 constexpr size_t kMaxModules = 4096;
-constexpr uint64_t kRefreshInterval_ns = 200 * kMillisecond_ns;
+constexpr uint64_t kRefreshIntervalNs = 200 * kMillisecondNs;
 constexpr size_t kMaxHeaders = 16;  // program headers of one module
 
 struct Entry {
   std::atomic<uintptr_t> start{0}, end{0}, eh_frame_header{0};
-  std::atomic<uint64_t> identity{0};
+  std::atomic<uint64_t> identity_hash{0};
 };
 
 // `version` is odd while the writer, which holds `lock`, is writing; readers compare it before and
@@ -70,7 +70,7 @@ bool read_module(uintptr_t start, Module* module) {
   module->start = start;
   module->end = bias + last;
   module->eh_frame_header = frames == 0 ? 0 : bias + frames;
-  module->identity = mix_identity(start, module->end, module->eh_frame_header, sizes);
+  module->identity_hash = mix_identity(start, module->end, module->eh_frame_header, sizes);
   return true;
 }
 
@@ -132,7 +132,7 @@ void add_entry(uint32_t* count, const Module& module) {
   entry.start.store(module.start, std::memory_order_release);
   entry.end.store(module.end, std::memory_order_release);
   entry.eh_frame_header.store(module.eh_frame_header, std::memory_order_release);
-  entry.identity.store(module.identity, std::memory_order_release);
+  entry.identity_hash.store(module.identity_hash, std::memory_order_release);
 }
 
 // Requires: the caller holds `lock`.
@@ -160,7 +160,7 @@ void read_maps_locked() {
 bool refresh() {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t last = refreshed_at_ns.load(std::memory_order_relaxed);
-  if (last != 0 && now - last < kRefreshInterval_ns) return false;
+  if (last != 0 && now - last < kRefreshIntervalNs) return false;
   if (!lock.try_lock()) return false;
   refreshed_at_ns.store(now, std::memory_order_relaxed);
   version.fetch_add(1, std::memory_order_relaxed);
@@ -171,7 +171,7 @@ bool refresh() {
 }
 
 // Finds the last module that starts at or before `pc`.
-bool look_up(uintptr_t pc, Module* module) {
+bool find_in_table(uintptr_t pc, Module* module) {
   uint32_t before = version.load(std::memory_order_acquire);
   if (before % 2 != 0) return false;
   uint32_t low = 0, high = entry_count.load(std::memory_order_acquire);
@@ -188,34 +188,35 @@ bool look_up(uintptr_t pc, Module* module) {
   module->start = entry.start.load(std::memory_order_acquire);
   module->end = entry.end.load(std::memory_order_acquire);
   module->eh_frame_header = entry.eh_frame_header.load(std::memory_order_acquire);
-  module->identity = entry.identity.load(std::memory_order_acquire);
+  module->identity_hash = entry.identity_hash.load(std::memory_order_acquire);
   return version.load(std::memory_order_relaxed) == before && pc >= module->start &&
          pc < module->end;
 }
 
 // Fills in the fields that are not in the table.
-void describe(Module* module) {
+void fill_in_flags(Module* module) {
   uintptr_t program_headers = getauxval(AT_PHDR);
   module->main_program = program_headers >= module->start && program_headers < module->end;
-  module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
+  module->permanent = module->main_program || contains_permanent_code(module->start, module->end);
 }
 
 // Checks invariant 3. Takes two system calls, so modules that cannot be unloaded are not checked.
-bool is_still_there(const Module& module) {
+bool is_still_loaded(const Module& module) {
   Module now;
-  return module.permanent || (read_module(module.start, &now) && now.identity == module.identity);
+  return module.permanent ||
+         (read_module(module.start, &now) && now.identity_hash == module.identity_hash);
 }
 
-bool look_up_valid(uintptr_t pc, Module* module) {
-  if (!look_up(pc, module)) return false;
-  describe(module);
-  return is_still_there(*module);
+bool find_valid_in_table(uintptr_t pc, Module* module) {
+  if (!find_in_table(pc, module)) return false;
+  fill_in_flags(module);
+  return is_still_loaded(*module);
 }
 
 }  // namespace
 
 bool find_in_module_table(uintptr_t pc, Module* module) {
-  return look_up_valid(pc, module) || (refresh() && look_up_valid(pc, module));
+  return find_valid_in_table(pc, module) || (refresh() && find_valid_in_table(pc, module));
 }
 
 void reset_module_table() {

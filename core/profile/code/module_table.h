@@ -24,10 +24,10 @@ bool read_module(uintptr_t start, Module* module);
 void reset_module_table();
 
 inline uint64_t mix_identity(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  constexpr uint64_t kHashMultiplier = 0x9E3779B97F4A7C15;
   uint64_t mixed = a;
   for (uint64_t word : {b, c, d}) {
-    mixed = (mixed ^ word) * kOdd;
+    mixed = (mixed ^ word) * kHashMultiplier;
     mixed ^= mixed >> 29;
   }
   return mixed;

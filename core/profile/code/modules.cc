@@ -29,7 +29,7 @@ extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noe
 
 namespace seemalloc::profile {
 
-std::atomic<uint64_t> unload_count{0};
+std::atomic<uint64_t> modules_unloaded{0};
 
 #ifdef SEEMALLOC_DEBUG
 std::atomic<bool> without_dl_find_object{false};
@@ -61,12 +61,12 @@ uintptr_t program_entry() {
 }
 
 // The start addresses of the modules that were loaded with the program. The count is stored last
-// (release), which pairs with the load in is_at_start().
-constexpr unsigned kMostStartModules = 64;
-std::atomic<uintptr_t> start_modules[kMostStartModules];
+// (release), which pairs with the load in was_loaded_with_program().
+constexpr unsigned kMaxStartModules = 64;
+std::atomic<uintptr_t> start_modules[kMaxStartModules];
 std::atomic<unsigned> start_module_count{0};
 
-bool is_at_start(uintptr_t start) {
+bool was_loaded_with_program(uintptr_t start) {
   unsigned count = start_module_count.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; i++) {
     if (start_modules[i].load(std::memory_order_relaxed) == start) return true;
@@ -76,9 +76,9 @@ bool is_at_start(uintptr_t start) {
 
 // Callback of dl_iterate_phdr. In the dynamic linker's list, modules loaded by dlopen() follow the
 // linker itself, so the walk ends there. `context`: the number of modules so far.
-int note_start_module(dl_phdr_info* info, size_t, void* context) {
+int record_start_module(dl_phdr_info* info, size_t, void* context) {
   unsigned& count = *static_cast<unsigned*>(context);
-  if (info->dlpi_addr == getauxval(AT_BASE) || count == kMostStartModules) return 1;
+  if (info->dlpi_addr == getauxval(AT_BASE) || count == kMaxStartModules) return 1;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD) continue;
@@ -89,18 +89,18 @@ int note_start_module(dl_phdr_info* info, size_t, void* context) {
   return 0;
 }
 
-bool ask_dynamic_linker(uintptr_t pc, Module* module) {
+bool find_by_dynamic_linker(uintptr_t pc, Module* module) {
   struct dl_find_object found;
   if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0) return false;
   module->start = address_of(found.dlfo_map_start);
   module->end = address_of(found.dlfo_map_end);
   module->eh_frame_header = address_of(found.dlfo_eh_frame);
-  module->identity = mix_identity(module->start, module->end, module->eh_frame_header,
-                                  address_of(found.dlfo_link_map));
+  module->identity_hash = mix_identity(module->start, module->end, module->eh_frame_header,
+                                       address_of(found.dlfo_link_map));
   // Not by the name in the link map: the pc may be a guess (not on the stack of a running
   // function), so dlclose() may unload its module and free the link map at the same time.
   module->main_program = program_entry() >= module->start && program_entry() < module->end;
-  module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
+  module->permanent = module->main_program || contains_permanent_code(module->start, module->end);
   return true;
 }
 
@@ -128,7 +128,8 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
       if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
       // Threads that looked up an address before had no index, and have cached that there are no
       // unwind rows. Another identity makes these cache entries unreachable.
-      if (here.frame_index != nullptr) here.identity = mix_identity(here.identity, 1, 0, 0);
+      if (here.frame_index != nullptr)
+        here.identity_hash = mix_identity(here.identity_hash, 1, 0, 0);
       static_program = here;
       static_state.store(kKnown, std::memory_order_release);
     }
@@ -141,9 +142,9 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
 
 }  // namespace
 
-void note_modules_at_start() {
+void record_start_modules() {
   unsigned count = 0;
-  if (getauxval(AT_BASE) != 0) dl_iterate_phdr(note_start_module, &count);
+  if (getauxval(AT_BASE) != 0) dl_iterate_phdr(record_start_module, &count);
   start_module_count.store(count, std::memory_order_release);
 }
 
@@ -158,20 +159,20 @@ void reset_static_program() {
   static_state.compare_exchange_strong(expected, kUnknown, std::memory_order_relaxed);
 }
 
-bool holds_permanent_code(uintptr_t start, uintptr_t end) {
-  uintptr_t ours = address_of(reinterpret_cast<const void*>(&own_library));
+bool contains_permanent_code(uintptr_t start, uintptr_t end) {
+  uintptr_t ours = address_of(reinterpret_cast<const void*>(&own_library_bounds));
   uintptr_t of_libc = address_of(reinterpret_cast<const void*>(&getauxval));
   return (ours >= start && ours < end) || (of_libc >= start && of_libc < end);
 }
 
 bool find_module(uintptr_t pc, Module* module) {
-  bool found =
-      find_in_static_program(pc, module) ||
-      (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
+  bool found = find_in_static_program(pc, module) ||
+               (has_dl_find_object() ? find_by_dynamic_linker(pc, module)
+                                     : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
   if (!module->permanent)
-    module->identity ^= unload_count.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
-  module->at_start = module->permanent || is_at_start(module->start);
+    module->identity_hash ^= modules_unloaded.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
+  module->loaded_with_program = module->permanent || was_loaded_with_program(module->start);
   module->tables_start = module->start;
   module->tables_end = module->end;
   if (module->eh_frame_header >= module->end) {
@@ -181,7 +182,7 @@ bool find_module(uintptr_t pc, Module* module) {
   return true;
 }
 
-bool own_library(uintptr_t* start, uintptr_t* end) {
+bool own_library_bounds(uintptr_t* start, uintptr_t* end) {
   // Bounds never change (this library is never unloaded), so racing threads store the same values.
   // `known` is stored last (release), which pairs with the acquire here.
   enum : int { kUnknown, kLibrary, kStatic };
@@ -190,7 +191,8 @@ bool own_library(uintptr_t* start, uintptr_t* end) {
   int state = known.load(std::memory_order_acquire);
   if (SEEMALLOC_UNLIKELY(state == kUnknown)) {
     Module own;
-    if (!find_module(address_of(reinterpret_cast<const void*>(&own_library)), &own)) return false;
+    if (!find_module(address_of(reinterpret_cast<const void*>(&own_library_bounds)), &own))
+      return false;
     own_start.store(own.start, std::memory_order_relaxed);
     own_end.store(own.end, std::memory_order_relaxed);
     state = own.main_program ? kStatic : kLibrary;
@@ -202,18 +204,18 @@ bool own_library(uintptr_t* start, uintptr_t* end) {
   return true;
 }
 
-const Module* ModuleMemo::find_slow(uintptr_t pc) {
-  for (Module& module : kept_) {
+const Module* ModuleCache::find_slow(uintptr_t pc) {
+  for (Module& module : entries_) {
     if (pc - module.start < module.end - module.start) {
-      last_ = &module;
-      return last_;
+      last_used_ = &module;
+      return last_used_;
     }
   }
   Module found;
   if (!find_module(pc, &found)) return nullptr;
-  last_ = &kept_[next_++ % kKept];
-  *last_ = found;
-  return last_;
+  last_used_ = &entries_[next_++ % kEntries];
+  *last_used_ = found;
+  return last_used_;
 }
 
 }  // namespace seemalloc::profile

@@ -16,16 +16,16 @@ struct link_map;
 
 namespace seemalloc::profile {
 
-// How often a module was unloaded while recorded stacks contained its code (unloaded.h).
+// How often a module was unloaded while recorded stacks contained its code (unloaded_modules.h).
 // Information cached earlier about code at its addresses may then be about another module.
-extern std::atomic<uint64_t> unload_count;
+extern std::atomic<uint64_t> modules_unloaded;
 
 // Returns false if `pc` is in no known module: generated code, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
 
-// Records the modules that were loaded with the program, for Module::at_start. Called once, by this
-// library's constructor.
-void note_modules_at_start();
+// Records the modules that were loaded with the program, for Module::loaded_with_program. Called
+// once, by this library's constructor.
+void record_start_modules();
 
 // Returns the dynamic linker's entry for the object that contains this code. Returns null if there
 // is none, or if the C library has no lock-free lookup. Requires: the object stays loaded.
@@ -36,29 +36,29 @@ const link_map* loaded_object_of(uintptr_t pc);
 void reset_static_program();
 
 // Whether [start, end) contains code that is never unloaded, other than the main program's.
-bool holds_permanent_code(uintptr_t start, uintptr_t end);
+bool contains_permanent_code(uintptr_t start, uintptr_t end);
 
 // Whether this code was loaded as a shared object of its own; if so, sets `*start` and `*end` to
 // its bounds.
-bool own_library(uintptr_t* start, uintptr_t* end);
+bool own_library_bounds(uintptr_t* start, uintptr_t* end);
 
 // A cache of the most recent modules of one capture. They stay loaded during the capture, because
 // their code is on the stack.
-class ModuleMemo {
+class ModuleCache {
  public:
   // Returns null if no module contains `pc`.
   const Module* find(uintptr_t pc) {
-    if (pc - last_->start < last_->end - last_->start) return last_;
+    if (pc - last_used_->start < last_used_->end - last_used_->start) return last_used_;
     return find_slow(pc);
   }
 
  private:
   const Module* find_slow(uintptr_t pc);
 
-  static constexpr unsigned kKept = 4;
-  Module kept_[kKept];
+  static constexpr unsigned kEntries = 4;
+  Module entries_[kEntries];
   unsigned next_ = 0;
-  Module* last_ = &kept_[0];
+  Module* last_used_ = &entries_[0];
 };
 
 #ifdef SEEMALLOC_DEBUG

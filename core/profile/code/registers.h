@@ -41,7 +41,7 @@ struct Registers {
 
 // The code address in a return address: strips the signature of a signed one (aarch64 pointer
 // authentication).
-SEEMALLOC_ALWAYS_INLINE uintptr_t plain_code_address(uintptr_t address) {
+SEEMALLOC_ALWAYS_INLINE uintptr_t strip_pointer_authentication(uintptr_t address) {
 #if defined(__aarch64__)
   register uintptr_t x30 __asm__("x30") = address;
   // Xpaclri; does nothing on processors without pointer authentication.

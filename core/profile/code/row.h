@@ -9,7 +9,7 @@
 namespace seemalloc::profile {
 
 // How to find the caller's value of a register.
-enum class How : uint8_t {
+enum class RegisterRule : uint8_t {
   kSame,          // the function has not changed it
   kUndefined,     // lost; for the return address: this is the thread's first frame
   kAtOffset,      // stored at CFA + value
@@ -24,7 +24,7 @@ enum class How : uint8_t {
 struct Row {
   // Offset, register, or address of an expression block (length, then operations).
   int64_t value[kRegisterCount];
-  How how[kRegisterCount];
+  RegisterRule rules[kRegisterCount];
   bool cfa_is_expression;
   bool signal_frame;  // the frame below was interrupted, not called: its pc is exact
   uint8_t cfa_register;

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kFirstSlots = 4096;
 }
 
-CpuSums::Row* CpuSums::find(const CpuSample& sample, uint32_t thread) {
+CpuProfile::Row* CpuProfile::find(const CpuSample& sample, uint32_t thread) {
   if (slots_.size() == 0) return nullptr;
   for (size_t i = slot_of(sample.hash, thread); slots_[i] != 0; i = (i + 1) & (slots_.size() - 1)) {
     Row& row = rows_[slots_[i] - 1];
@@ -23,7 +23,7 @@ CpuSums::Row* CpuSums::find(const CpuSample& sample, uint32_t thread) {
 }
 
 // Makes room for one more row in all three arrays. At most half of the slots are in use.
-bool CpuSums::make_room(size_t frames) {
+bool CpuProfile::reserve_row(size_t frames) {
   if (frames_.size() + frames > kMaxFrames) return false;
   if (!rows_.reserve(rows_.size() + 1) || !frames_.reserve(frames_.size() + frames)) return false;
   if ((rows_.size() + 1) * 2 <= slots_.size()) return true;
@@ -39,8 +39,8 @@ bool CpuSums::make_room(size_t frames) {
   return true;
 }
 
-// Requires: make_room().
-void CpuSums::insert(const Row& row) {
+// Requires: reserve_row().
+void CpuProfile::insert(const Row& row) {
   rows_.push(row);
   size_t i = slot_of(row.hash, row.thread);
   while (slots_[i] != 0) i = (i + 1) & (slots_.size() - 1);
@@ -48,8 +48,8 @@ void CpuSums::insert(const Row& row) {
 }
 
 // Inserts the row of the other threads. Returns null if there is no memory.
-CpuSums::Row* CpuSums::insert_stack(const CpuSample& sample) {
-  if (!make_room(kMaxStackDepth)) return nullptr;
+CpuProfile::Row* CpuProfile::insert_stack(const CpuSample& sample) {
+  if (!reserve_row(kMaxStackDepth)) return nullptr;
   insert({sample.hash, 0, 0, frames_.size(), 0, sample.depth, sample.truncated, sample.broken});
   for (uint32_t f = 0; f < sample.depth; f++) frames_.push(sample.pcs[f]);
   stacks_++;
@@ -57,17 +57,17 @@ CpuSums::Row* CpuSums::insert_stack(const CpuSample& sample) {
 }
 
 // Inserts a thread's row of a known stack. Returns null if there is no room.
-CpuSums::Row* CpuSums::insert_thread(const CpuSample& sample, const Row& stack) {
+CpuProfile::Row* CpuProfile::insert_thread(const CpuSample& sample, const Row& stack) {
   Row row = stack;  // a copy, because making room may move the row
   row.thread = sample.thread;
   row.interrupts = row.ticks = 0;
-  if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !make_room(0))
+  if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !reserve_row(0))
     return nullptr;
   insert(row);
   return &rows_[rows_.size() - 1];
 }
 
-void CpuSums::add(const CpuSample& sample) {
+void CpuProfile::add(const CpuSample& sample) {
   Row* row = find(sample, sample.thread);
   if (row == nullptr) {
     Row* stack = sample.thread != 0 ? find(sample, 0) : nullptr;
@@ -85,16 +85,16 @@ void CpuSums::add(const CpuSample& sample) {
   row->ticks += sample.ticks;
 }
 
-bool CpuSums::any_in(const MovedCode& code) const {
+bool CpuProfile::any_in(const RelocatedCode& code) const {
   for (size_t i = 0; i < frames_.size(); i++) {
-    if (code.has(frames_[i])) return true;
+    if (code.contains(frames_[i])) return true;
   }
   return false;
 }
 
 // Hashes are not changed. A stack that has the old addresses, in the code that is there now, gets
 // another row because its frames differ.
-void CpuSums::move_code(const MovedCode& moved) {
+void CpuProfile::relocate_code(const RelocatedCode& moved) {
   for (size_t i = 0; i < frames_.size(); i++) frames_[i] = moved(frames_[i]);
 }
 
@@ -104,10 +104,10 @@ struct Totals {
   uint64_t interrupts = 0, ticks = 0, truncated = 0, broken = 0, others = 0;
 };
 
-Totals totals_of(const CpuSums& sums) {
+Totals totals_of(const CpuProfile& sums) {
   Totals totals;
   for (size_t i = 0; i < sums.size(); i++) {
-    const CpuSums::Row& row = sums[i];
+    const CpuProfile::Row& row = sums[i];
     totals.interrupts += row.interrupts;
     totals.ticks += row.ticks;
     if (row.thread == 0) totals.others += row.interrupts;
@@ -118,7 +118,7 @@ Totals totals_of(const CpuSums& sums) {
 }
 
 // Writes the facts that a reader needs to judge the figures.
-void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfileFacts& facts) {
+void write_comments(ProfileEncoder& encoder, const CpuProfile& sums, const CpuProfileStats& facts) {
   Totals totals = totals_of(sums);
   bool wall = facts.clock == os::ThreadClock::kWall;
   FixedText<256> text;
@@ -134,43 +134,43 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
   encoder.comment(text);
   encoder.notes().add_stacks(sums.stacks(), totals.truncated, totals.broken);
   text.clear();
-  text << "threads: " << facts.threads << " had a timer, " << facts.without_timer
+  text << "threads: " << facts.threads << " had a timer, " << facts.threads_without_timer
        << " were refused one";
   encoder.comment(text);
   if (totals.others != 0) {
     text.clear();
     text << "thread labels: " << totals.others << " samples are of " << kOtherThreads
-         << ": at most " << uint64_t{ThreadNames::kMost} << " threads, and "
-         << uint64_t{CpuSums::kMaxThreadRows}
+         << ": at most " << uint64_t{ThreadTable::kMaxThreads} << " threads, and "
+         << uint64_t{CpuProfile::kMaxThreadRows}
          << " pairs of a thread and a stack, are distinguished";
     encoder.comment(text);
   }
-  if (facts.ended == nullptr) return;
+  if (facts.end_reason == nullptr) return;
   text.clear();
-  text << "ended early: " << facts.ended;
+  text << "ended early: " << facts.end_reason;
   encoder.comment(text);
 }
 
 // The labels of rows, made once per thread.
 class ThreadLabels {
  public:
-  explicit ThreadLabels(ThreadNames* threads) : threads_(threads) {}
+  explicit ThreadLabels(ThreadTable* threads) : threads_(threads) {}
 
   unsigned of(uint32_t number, Label* labels) {
-    if (number != known_) thread_ = number != 0 ? threads_->get(number) : ThreadNames::Thread{};
+    if (number != known_) thread_ = number != 0 ? threads_->get(number) : ThreadTable::Thread{};
     known_ = number;
     return thread_labels(thread_, labels);
   }
 
  private:
-  ThreadNames* threads_;
-  ThreadNames::Thread thread_;
+  ThreadTable* threads_;
+  ThreadTable::Thread thread_;
   uint32_t known_ = 0;
 };
 
 }  // namespace
 
-bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts,
+bool write_cpu_profile(const CpuProfile& sums, ThreadTable* threads, const CpuProfileStats& facts,
                        Buffer* out) {
   ValueType time{facts.clock == os::ThreadClock::kWall ? "wall" : "cpu", "nanoseconds"};
   const ValueType types[] = {{"samples", "count"}, time};
@@ -183,7 +183,7 @@ bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfi
   write_comments(encoder, sums, facts);
   ThreadLabels known(threads);
   for (size_t i = 0; i < sums.size(); i++) {
-    const CpuSums::Row& row = sums[i];
+    const CpuProfile::Row& row = sums[i];
     if (row.interrupts == 0) continue;
     int64_t values[] = {static_cast<int64_t>(row.interrupts),
                         static_cast<int64_t>(row.ticks * facts.period_ns)};

@@ -1,5 +1,5 @@
-// CpuSums: a CPU profile: stacks by thread with the number of samples each, summed up from the
-// samples of a CpuStore. write_cpu_profile() writes it as profile.proto (samples/count,
+// CpuProfile: a CPU profile: stacks by thread with the number of samples each, summed up from the
+// samples of a CpuSampleStore. write_cpu_profile() writes it as profile.proto (samples/count,
 // cpu/nanoseconds; labels "thread" and "tid", as in thread_rows.h).
 //
 // Each stack has a row of the other threads (number 0). That row stores the frames for the rows of
@@ -15,12 +15,12 @@
 #include "core/profile/cpu/cpu_store.h"
 #include "core/profile/pprof/buffer.h"
 #include "core/profile/sampling/grow_array.h"
-#include "core/profile/sampling/moved_code.h"
-#include "core/profile/sampling/thread_names.h"
+#include "core/profile/sampling/relocated_code.h"
+#include "core/profile/sampling/thread_table.h"
 
 namespace seemalloc::profile {
 
-class CpuSums {
+class CpuProfile {
  public:
   struct Row {
     uint64_t hash;  // of the stack
@@ -42,8 +42,8 @@ class CpuSums {
   void add(const CpuSample& sample);
 
   // For an unloaded module: stacks may still have its addresses.
-  bool any_in(const MovedCode& code) const;
-  void move_code(const MovedCode& moved);
+  bool any_in(const RelocatedCode& code) const;
+  void relocate_code(const RelocatedCode& moved);
 
   size_t size() const { return rows_.size(); }
   size_t stacks() const { return stacks_; }
@@ -57,7 +57,7 @@ class CpuSums {
   Row* insert_stack(const CpuSample& sample);
   Row* insert_thread(const CpuSample& sample, const Row& stack);
   void insert(const Row& row);
-  bool make_room(size_t frames);
+  bool reserve_row(size_t frames);
   size_t slot_of(uint64_t hash, uint32_t thread) const {
     return mix(hash, thread) & (slots_.size() - 1);
   }
@@ -70,21 +70,21 @@ class CpuSums {
 };
 
 // Properties of a profile other than its stacks.
-struct CpuProfileFacts {
+struct CpuProfileStats {
   os::ThreadClock clock;
   uint64_t period_ns;
   uint64_t duration_ns;
   uint64_t interrupts;
   uint64_t evictions;
-  uint64_t lost, lost_ticks;  // in the store
-  uint64_t process_cpu_ns;    // CPU time of the process in this time, as counted by the kernel
-  uint64_t threads;           // that had a timer at any time
-  uint64_t without_timer;     // for which the timer was refused
-  const char* ended;          // reason for ending before it was stopped; null: none
+  uint64_t lost, lost_ticks;       // in the store
+  uint64_t process_cpu_ns;         // CPU time of the process in this time, as counted by the kernel
+  uint64_t threads;                // that had a timer at any time
+  uint64_t threads_without_timer;  // for which the timer was refused
+  const char* end_reason;          // reason for ending before it was stopped; null: none
 };
 
 // `threads` may be null if there are no samples. Returns false if memory was refused.
-bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts,
+bool write_cpu_profile(const CpuProfile& sums, ThreadTable* threads, const CpuProfileStats& facts,
                        Buffer* out);
 
 }  // namespace seemalloc::profile

@@ -10,7 +10,7 @@
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/profile/code/unloaded.h"
+#include "core/profile/code/unloaded_modules.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc::profile {
@@ -28,22 +28,22 @@ CpuSample sample_of(uintptr_t first, uint32_t depth, uint64_t interrupts, uint64
   return sample;
 }
 
-CpuProfileFacts facts() {
+CpuProfileStats facts() {
   return {.clock = os::ThreadClock::kCpu,
-          .period_ns = 10 * kMillisecond_ns,
-          .duration_ns = 5 * kSecond_ns,
+          .period_ns = 10 * kMillisecondNs,
+          .duration_ns = 5 * kSecondNs,
           .interrupts = 12,
           .evictions = 2,
           .lost = 1,
           .lost_ticks = 3,
-          .process_cpu_ns = 120 * kMillisecond_ns,
+          .process_cpu_ns = 120 * kMillisecondNs,
           .threads = 4,
-          .without_timer = 1,
-          .ended = nullptr};
+          .threads_without_timer = 1,
+          .end_reason = nullptr};
 }
 
-std::string written(const CpuSums& sums, const CpuProfileFacts& about,
-                    ThreadNames* threads = nullptr) {
+std::string written(const CpuProfile& sums, const CpuProfileStats& about,
+                    ThreadTable* threads = nullptr) {
   Buffer buffer;
   if (!write_cpu_profile(sums, threads, about, &buffer)) return "";
   std::string bytes(buffer.data, buffer.bytes);
@@ -53,11 +53,11 @@ std::string written(const CpuSums& sums, const CpuProfileFacts& about,
 
 // A stack with the addresses that another stack had before is a different one: there is other code
 // now.
-TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
-  CpuSums sums;
+TEST(CpuProfile, StacksOfAnUnloadedModuleAreMoved) {
+  CpuProfile sums;
   for (int i = 0; i < 3; i++) sums.add(sample_of(0x1001, 4, 1, 2));
   sums.add(sample_of(0x5001, 2, 1, 1));
-  sums.move_code({0x1000, 0x1002, kUnloadedCode});
+  sums.relocate_code({0x1000, 0x1002, kUnloadedCode});
   for (int i = 0; i < 2; i++) sums.add(sample_of(0x1001, 4, 1, 2));
   std::map<std::vector<uintptr_t>, uint64_t> ticks;
   for (size_t i = 0; i < sums.size(); i++) {
@@ -70,8 +70,8 @@ TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
                        {{0x5001, 0x5002}, 1}}));
 }
 
-TEST(CpuSums, AddsUpByStack) {
-  CpuSums sums;
+TEST(CpuProfile, AddsUpByStack) {
+  CpuProfile sums;
   for (uintptr_t round = 0; round < 3; round++) {
     for (uintptr_t i = 0; i < 20000; i++)
       sums.add(sample_of(0x1000 + i * 1000, static_cast<uint32_t>(i % 20), 1, 2));
@@ -79,7 +79,7 @@ TEST(CpuSums, AddsUpByStack) {
   std::map<uintptr_t, uint64_t> ticks;
   uint64_t without_frames = 0;
   for (size_t i = 0; i < sums.size(); i++) {
-    const CpuSums::Row& row = sums[i];
+    const CpuProfile::Row& row = sums[i];
     if (row.depth == 0) without_frames += row.ticks;
     for (uint32_t f = 1; f < row.depth; f++)
       EXPECT_EQ(sums.frames(row)[f], sums.frames(row)[0] + f);
@@ -91,8 +91,8 @@ TEST(CpuSums, AddsUpByStack) {
   EXPECT_EQ(sums.lost(), 0u);
 }
 
-TEST(CpuSums, KeepTheFramesOfAStackOnceForAllThreads) {
-  CpuSums sums;
+TEST(CpuProfile, KeepTheFramesOfAStackOnceForAllThreads) {
+  CpuProfile sums;
   for (uint32_t thread = 0; thread < 100; thread++) {
     for (uintptr_t stack = 0; stack < 50; stack++)
       sums.add(sample_of(0x1000 + stack * 1000, 20, 1, 1 + thread, thread));
@@ -110,11 +110,11 @@ TEST(CpuSums, KeepTheFramesOfAStackOnceForAllThreads) {
   for (const auto& [thread, sum] : ticks) EXPECT_EQ(sum, 50 * (1 + thread));
 }
 
-TEST(CpuSums, AddWhatHasNoRoomForAThreadToTheOthers) {
-  CpuSums sums;
+TEST(CpuProfile, ThreadsWithoutASlotAreAddedToTheOthers) {
+  CpuProfile sums;
   constexpr uint64_t kMore = 1000;
   uint64_t pairs = 0;
-  for (uintptr_t stack = 0; pairs < CpuSums::kMaxThreadRows + kMore; stack++) {
+  for (uintptr_t stack = 0; pairs < CpuProfile::kMaxThreadRows + kMore; stack++) {
     for (uint32_t thread = 1; thread <= 2048; thread++, pairs++)
       sums.add(sample_of(0x1000 + stack * 16, 2, 1, 1, thread));
   }
@@ -124,15 +124,15 @@ TEST(CpuSums, AddWhatHasNoRoomForAThreadToTheOthers) {
     if (sums[i].thread == 0) others += sums[i].interrupts;
   }
   EXPECT_EQ(all, pairs);
-  EXPECT_EQ(others, pairs - CpuSums::kMaxThreadRows);
-  EXPECT_EQ(sums.size() - sums.stacks(), CpuSums::kMaxThreadRows);
+  EXPECT_EQ(others, pairs - CpuProfile::kMaxThreadRows);
+  EXPECT_EQ(sums.size() - sums.stacks(), CpuProfile::kMaxThreadRows);
   EXPECT_EQ(sums.lost(), 0u);
 }
 
-TEST(CpuSums, CountWhatFindsNoMemory) {
-  CpuSums sums;
+TEST(CpuProfile, CountSamplesWithoutMemory) {
+  CpuProfile sums;
   sums.add(sample_of(0x1000, 3, 1, 1));
-  os::RefuseCalls refuse(SYS_mremap, 12);
+  os::FailCalls refuse(SYS_mremap, 12);
   os::fault_hook = [](long number) -> long {
     return number == SYS_mmap || number == SYS_mremap ? -12 : 0;
   };
@@ -146,21 +146,21 @@ TEST(CpuSums, CountWhatFindsNoMemory) {
 }
 
 TEST(CpuProfile, IsAProfileOfTime) {
-  CpuSums sums;
+  CpuProfile sums;
   sums.add(sample_of(0x1001, 2, 3, 4));
   sums.add(sample_of(0x5001, 1, 1, 1));
   std::string bytes = written(sums, facts());
   Profile profile = decode(bytes);
   EXPECT_EQ(profile.types, (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
   EXPECT_EQ(profile.period_type, "cpu/nanoseconds");
-  EXPECT_EQ(profile.numbers[12], 10 * kMillisecond_ns);
-  EXPECT_EQ(profile.numbers[10], 5 * kSecond_ns);
+  EXPECT_EQ(profile.numbers[12], 10 * kMillisecondNs);
+  EXPECT_EQ(profile.numbers[10], 5 * kSecondNs);
   EXPECT_EQ(profile.numbers.count(7), 0u) << "the allocator's functions are dropped";
   std::vector<DecodedRow> rows = rows_of(bytes);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].stack, (std::vector<uint64_t>{0x1000, 0x1001}));
-  EXPECT_EQ(rows[0].values, (std::vector<int64_t>{3, 40 * static_cast<int64_t>(kMillisecond_ns)}));
-  EXPECT_EQ(rows[1].values, (std::vector<int64_t>{1, 10 * static_cast<int64_t>(kMillisecond_ns)}));
+  EXPECT_EQ(rows[0].values, (std::vector<int64_t>{3, 40 * static_cast<int64_t>(kMillisecondNs)}));
+  EXPECT_EQ(rows[1].values, (std::vector<int64_t>{1, 10 * static_cast<int64_t>(kMillisecondNs)}));
   std::string comments;
   for (const std::string& comment : profile.comments) comments += comment + "\n";
   for (const char* part : {"CPU time", "interrupts 12, evictions 2, lost 1", "used 120000000 ns",
@@ -171,10 +171,10 @@ TEST(CpuProfile, IsAProfileOfTime) {
   EXPECT_EQ(comments.find("ended early"), std::string::npos);
 }
 
-TEST(CpuProfile, SaysWhichThreadRan) {
-  static ThreadNames names;
+TEST(CpuProfile, ReportsWhichThreadRan) {
+  static ThreadTable names;
   uint32_t reader = names.add(1234, "reader"), nameless = names.add(1235, "");
-  CpuSums sums;
+  CpuProfile sums;
   sums.add(sample_of(0x1001, 2, 3, 4, reader));
   sums.add(sample_of(0x1001, 2, 2, 2, nameless));
   sums.add(sample_of(0x5001, 1, 1, 1));
@@ -194,11 +194,11 @@ TEST(CpuProfile, SaysWhichThreadRan) {
       "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are distinguished");
 }
 
-TEST(CpuProfile, OfTheWallSaysSo) {
-  CpuSums sums;
-  CpuProfileFacts about = facts();
+TEST(CpuProfile, WallClockProfileIsMarked) {
+  CpuProfile sums;
+  CpuProfileStats about = facts();
   about.clock = os::ThreadClock::kWall;
-  about.ended = "something happened";
+  about.end_reason = "something happened";
   Profile profile = decode(written(sums, about));
   EXPECT_EQ(profile.types, (std::vector<std::string>{"samples/count", "wall/nanoseconds"}));
   EXPECT_EQ(profile.period_type, "wall/nanoseconds");
@@ -206,9 +206,9 @@ TEST(CpuProfile, OfTheWallSaysSo) {
 }
 
 TEST(CpuProfile, IsRefusedWithMemory) {
-  CpuSums sums;
+  CpuProfile sums;
   sums.add(sample_of(0x1001, 2, 3, 4));
-  os::RefuseCalls refuse(SYS_mmap, 12);
+  os::FailCalls refuse(SYS_mmap, 12);
   EXPECT_EQ(written(sums, facts()), "");
 }
 

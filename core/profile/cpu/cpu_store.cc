@@ -2,7 +2,7 @@
 
 namespace seemalloc::profile {
 
-bool CpuSample::is_of(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const {
+bool CpuSample::matches(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const {
   if (interrupts == 0 || hash != stack_hash || thread != of_thread || depth != stack.depth)
     return false;
   if (truncated != stack.truncated || broken != stack.broken) return false;
@@ -35,26 +35,26 @@ void CpuSample::copy_from(const CpuSample& other) {
 
 // Returns the sample's own entry, otherwise a free one, otherwise the one with the fewest
 // interrupts.
-CpuSample& CpuStore::Set::place_for(uint64_t hash, const Stack& stack, uint32_t thread) {
+CpuSample& CpuSampleStore::Set::entry_for(uint64_t hash, const Stack& stack, uint32_t thread) {
   CpuSample* least = &ways[0];
   for (CpuSample& way : ways) {
-    if (way.is_of(hash, stack, thread)) return way;
+    if (way.matches(hash, stack, thread)) return way;
     if (way.interrupts < least->interrupts) least = &way;
   }
   return *least;
 }
 
-void CpuStore::lose(uint64_t interrupts, uint64_t ticks) {
+void CpuSampleStore::count_lost(uint64_t interrupts, uint64_t ticks) {
   lost_.fetch_add(interrupts, std::memory_order_relaxed);
   lost_ticks_.fetch_add(ticks, std::memory_order_relaxed);
 }
 
-void CpuStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
+void CpuSampleStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
   uint64_t hash = hash_stack(stack);
   size_t index = mix(hash, thread) % kSets;
-  if (sets_[index].hold()) {
-    add_held(index, hash, stack, thread, ticks);
-    sets_[index].let_go();
+  if (sets_[index].try_lock()) {
+    add_locked(index, hash, stack, thread, ticks);
+    sets_[index].unlock();
     return;
   }
   bool done = ring_.put([&](CpuSample& sample) {
@@ -62,18 +62,19 @@ void CpuStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
     sample.interrupts = 1;
     sample.ticks = ticks;
   });
-  if (!done) lose(1, ticks);
+  if (!done) count_lost(1, ticks);
 }
 
 // Requires: the set is held.
-void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread,
-                        uint64_t ticks) {
-  CpuSample& place = sets_[index].place_for(hash, stack, thread);
-  if (!place.is_of(hash, stack, thread)) {
+void CpuSampleStore::add_locked(size_t index, uint64_t hash, const Stack& stack, uint32_t thread,
+                                uint64_t ticks) {
+  CpuSample& place = sets_[index].entry_for(hash, stack, thread);
+  if (!place.matches(hash, stack, thread)) {
     if (place.interrupts != 0) {
       // The evicted entry has been sampled more often than the new stack. If only one of them can
       // be kept, it stays.
-      if (!ring_.put([&](CpuSample& sample) { sample.copy_from(place); })) return lose(1, ticks);
+      if (!ring_.put([&](CpuSample& sample) { sample.copy_from(place); }))
+        return count_lost(1, ticks);
       evictions_.fetch_add(1, std::memory_order_relaxed);
     }
     place.begin(hash, stack, thread);

@@ -1,4 +1,4 @@
-// CpuStore: collects the samples of the profiling signal's handler: a hash table of stacks by
+// CpuSampleStore: collects the samples of the profiling signal's handler: a hash table of stacks by
 // thread with their counts, and a ring for samples that were evicted from it.
 //
 // add() runs in signal handlers, in any number of threads at once. It never waits and makes no
@@ -11,7 +11,7 @@
 //    belongs to the reader.
 // 3. the contents of a set are written by its holder only; its bit in used_ is set before the set
 //    is released.
-// The object is in zeroed memory of its own, of sizeof(CpuStore) bytes.
+// The object is in zeroed memory of its own, of sizeof(CpuSampleStore) bytes.
 #pragma once
 
 #include <atomic>
@@ -31,12 +31,12 @@ struct CpuSample {
   uint64_t hash;        // of the stack
   uint64_t interrupts;  // 0: the entry is empty
   uint64_t ticks;       // timer periods that these stand for; at least as many
-  uint32_t thread;      // its number in the profile's ThreadNames; 0: one of the other threads
+  uint32_t thread;      // its number in the profile's ThreadTable; 0: one of the other threads
   uint32_t depth;
   bool truncated, broken;
   uintptr_t pcs[kMaxStackDepth];
 
-  bool is_of(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const;
+  bool matches(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const;
   void begin(uint64_t stack_hash, const Stack& stack, uint32_t of_thread);
   void copy_from(const CpuSample& other);
 };
@@ -93,12 +93,12 @@ class CpuSampleRing {
   Slot slots_[kSlots];
 };
 
-class CpuStore {
+class CpuSampleStore {
  public:
   static constexpr size_t kSets = 512;
   static constexpr size_t kWays = 4;
 
-  CpuStore() = delete;
+  CpuSampleStore() = delete;
 
   // The thread was interrupted at this stack, `ticks` periods of its timer after the last
   // interrupt.
@@ -131,34 +131,34 @@ class CpuStore {
 
  private:
   struct Set {
-    std::atomic<uint32_t> held;
+    std::atomic<uint32_t> locked;
     CpuSample ways[kWays];
 
-    bool hold() {
+    bool try_lock() {
       uint32_t free = 0;
-      return held.compare_exchange_strong(free, 1, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+      return locked.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                            std::memory_order_relaxed);
     }
-    void let_go() { held.store(0, std::memory_order_release); }
-    CpuSample& place_for(uint64_t hash, const Stack& stack, uint32_t thread);
+    void unlock() { locked.store(0, std::memory_order_release); }
+    CpuSample& entry_for(uint64_t hash, const Stack& stack, uint32_t thread);
   };
 
-  void add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread, uint64_t ticks);
-  void lose(uint64_t interrupts, uint64_t ticks);
+  void add_locked(size_t index, uint64_t hash, const Stack& stack, uint32_t thread, uint64_t ticks);
+  void count_lost(uint64_t interrupts, uint64_t ticks);
 
   template <typename Visit>
   bool take_set(Set& set, Visit visit) {
-    constexpr unsigned kPatience = 1000;
-    for (unsigned tries = 0; !set.hold(); tries++) {
-      if (tries == kPatience) return false;
-      os::pause(50 * kMicrosecond_ns);
+    constexpr unsigned kMaxTries = 1000;
+    for (unsigned tries = 0; !set.try_lock(); tries++) {
+      if (tries == kMaxTries) return false;
+      os::pause(50 * kMicrosecondNs);
     }
     for (CpuSample& sample : set.ways) {
       if (sample.interrupts == 0) continue;
       visit(sample);
       sample.interrupts = 0;
     }
-    set.let_go();
+    set.unlock();
     return true;
   }
 

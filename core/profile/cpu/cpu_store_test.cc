@@ -20,13 +20,13 @@ namespace seemalloc::profile {
 namespace {
 
 struct Unmap {
-  void operator()(CpuStore* store) const {
-    os::unmap(store, round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport);
+  void operator()(CpuSampleStore* store) const {
+    os::unmap(store, round_up(sizeof(CpuSampleStore), os::page_bytes()), os::Reason::kReport);
   }
 };
-std::unique_ptr<CpuStore, Unmap> make_store() {
-  return std::unique_ptr<CpuStore, Unmap>(static_cast<CpuStore*>(
-      os::map(round_up(sizeof(CpuStore), os::page_bytes()), os::Reason::kReport)));
+std::unique_ptr<CpuSampleStore, Unmap> make_store() {
+  return std::unique_ptr<CpuSampleStore, Unmap>(static_cast<CpuSampleStore*>(
+      os::map(round_up(sizeof(CpuSampleStore), os::page_bytes()), os::Reason::kReport)));
 }
 
 struct Count {
@@ -73,7 +73,7 @@ Count total(const Model& model) {
   return sum;
 }
 
-TEST(CpuStore, KeepsAStackOnce) {
+TEST(CpuSampleStore, KeepsAStackOnce) {
   auto store = make_store();
   for (int i = 0; i < 100; i++) store->add(stack_of(40), 1, 2);
   store->add(stack_of(41), 1, 1);
@@ -91,7 +91,7 @@ TEST(CpuStore, KeepsAStackOnce) {
   EXPECT_TRUE(seen.empty()) << "taken twice";
 }
 
-TEST(CpuStore, TellsThreadsApart) {
+TEST(CpuSampleStore, DistinguishesThreads) {
   auto store = make_store();
   for (uint32_t thread = 0; thread < 5; thread++) {
     for (uint32_t i = 0; i <= thread; i++) store->add(stack_of(40), thread, 1);
@@ -101,10 +101,10 @@ TEST(CpuStore, TellsThreadsApart) {
   EXPECT_EQ(interrupts, (std::map<uint32_t, uint64_t>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}));
 }
 
-TEST(CpuStore, EvictsWhatIsRare) {
+TEST(CpuSampleStore, EvictsRareStacks) {
   auto store = make_store();
   // One stack that recurs constantly, among enough others that each set overflows.
-  constexpr uint64_t kOthers = CpuStore::kSets * CpuStore::kWays * 4;
+  constexpr uint64_t kOthers = CpuSampleStore::kSets * CpuSampleStore::kWays * 4;
   Model model;
   auto take = [&](const CpuSample& sample) { note(model, sample); };
   for (uint64_t i = 0; i < kOthers; i++) {
@@ -123,7 +123,7 @@ TEST(CpuStore, EvictsWhatIsRare) {
 
 // Random adds and takes. While the ring has room, every sample is found, stack by stack. After it
 // was full, the lost samples are exactly the missing ones.
-TEST(CpuStore, AgreesWithAModel) {
+TEST(CpuSampleStore, AgreesWithAModel) {
   uint64_t chosen = seed_for_test();
   std::mt19937_64 random(chosen);
   for (int round = 0; round < repetitions(20); round++) {
@@ -208,8 +208,8 @@ void run_threads(bool paced) {
     EXPECT_GE(expected[stack].interrupts, count.interrupts) << "SEED=" << chosen;
 }
 
-TEST(CpuStore, LosesNothingBetweenThreads) { run_threads(true); }
-TEST(CpuStore, CountsWhatIsLostBetweenThreads) { run_threads(false); }
+TEST(CpuSampleStore, LosesNothingBetweenThreads) { run_threads(true); }
+TEST(CpuSampleStore, CountsSamplesLostBetweenThreads) { run_threads(false); }
 
 TEST(CpuSampleRing, IsFullAndThenNot) {
   void* memory = os::map(round_up(sizeof(CpuSampleRing), os::page_bytes()), os::Reason::kReport);

@@ -26,7 +26,7 @@ class ProfileEncoder;
 struct FragmentationTotals {
   // Free blocks in spans with live blocks, by the heap's counters
   // (core/heap/reports/fragmentation.h); charged to stacks.
-  uint64_t booked_bytes;
+  uint64_t free_bytes;
   // Resident bytes between live blocks: the `fragmentation` of the statistics.
   uint64_t resident_bytes;
   uint64_t uncertain_bytes;  // maximum error of resident_bytes
@@ -48,15 +48,15 @@ class FragmentationProfile {
     float home_bytes, own_bytes;
   };
 
-  size_t write_bucket(ProfileEncoder& encoder, size_t first);
-  double standard_error(uint64_t booked_bytes) const;
+  size_t write_row(ProfileEncoder& encoder, size_t first);
+  double standard_error(uint64_t free_bytes) const;
   void write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const;
 
   GrowArray<Charge> charges_;
-  uint64_t left_out_ = 0;  // samples that arrived during the walk and found no room
-  uint64_t homeless_ = 0;
+  uint64_t skipped_samples_ = 0;  // samples that arrived during the walk and found no room
+  uint64_t samples_without_home_ = 0;
   uint64_t truncated_ = 0, broken_ = 0;  // samples with an incomplete stack
-  bool by_chance_ = false;               // not every block is sampled
+  bool is_sampled_ = false;              // not every block is sampled
   double charged_bytes_ = 0;
   double variance_ = 0;
 };

@@ -12,30 +12,30 @@ namespace seemalloc::profile {
 
 namespace {
 
-struct GrowthSite {
+struct GrowthStackRecord {
   uint64_t hash;
   const InternedStack* stack;
-  std::atomic<uint64_t> times, bytes;
+  std::atomic<uint64_t> count, bytes;
 
   void add(uint64_t more_times, uint64_t more_bytes) {
-    times.fetch_add(more_times, std::memory_order_relaxed);
+    count.fetch_add(more_times, std::memory_order_relaxed);
     bytes.fetch_add(more_bytes, std::memory_order_relaxed);
   }
 };
 
-constinit InternTable<GrowthSite> sites;
-constinit GrowthSite stackless{};
-constinit std::atomic<uint64_t> refused_times{0};
-constinit std::atomic<bool> begun{false};
+constinit InternTable<GrowthStackRecord> sites;
+constinit GrowthStackRecord stackless{};
+constinit std::atomic<uint64_t> unrecorded_count{0};
+constinit std::atomic<bool> first_growth_seen{false};
 
-GrowthSite* make_site(const Stack& stack, uint64_t hash) {
-  if (sites.size() >= kMostGrowthStacks) return nullptr;
+GrowthStackRecord* make_site(const Stack& stack, uint64_t hash) {
+  if (sites.size() >= kMaxGrowthStacks) return nullptr;
   const InternedStack* interned = records.stacks.intern(stack, hash);
   if (interned == nullptr) return nullptr;
-  auto equal = [&](const GrowthSite& known) { return known.stack == interned; };
-  auto make = [&]() -> GrowthSite* {
-    auto* fresh =
-        static_cast<GrowthSite*>(os::arena_allocate(sizeof(GrowthSite), alignof(GrowthSite)));
+  auto equal = [&](const GrowthStackRecord& known) { return known.stack == interned; };
+  auto make = [&]() -> GrowthStackRecord* {
+    auto* fresh = static_cast<GrowthStackRecord*>(
+        os::arena_allocate(sizeof(GrowthStackRecord), alignof(GrowthStackRecord)));
     if (fresh == nullptr) return nullptr;
     fresh->hash = hash;
     fresh->stack = interned;
@@ -46,67 +46,67 @@ GrowthSite* make_site(const Stack& stack, uint64_t hash) {
 
 }  // namespace
 
-void growth_profile_notes(const Notes& notes) {
+void write_growth_comments(const CommentWriter& notes) {
   GrowthTotals totals = growth_totals();
   FixedText<400> text;
-  text << "heap growth: " << totals.bytes << " bytes obtained from the OS in " << totals.times
+  text << "heap growth: " << totals.bytes << " bytes obtained from the OS in " << totals.count
        << " pieces (exact); memory returned since then is not subtracted";
   notes.add(text);
   text.clear();
   text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times
        << " pieces with a truncated stack, " << totals.broken_times
-       << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
-       << totals.stackless_times << " pieces (the first of the process; those at more than "
-       << uint64_t{kMostGrowthStacks} << " stacks; " << totals.refused_times
-       << " for lack of memory)";
+       << " pieces with a broken unwind; without a stack " << totals.bytes_without_stack
+       << " bytes in " << totals.count_without_stack
+       << " pieces (the first of the process; those at more than " << uint64_t{kMaxGrowthStacks}
+       << " stacks; " << totals.unrecorded_count << " for lack of memory)";
   notes.add(text);
 }
 
 namespace {
-GrowthRow read_site(const GrowthSite& site) {
+GrowthRow read_site(const GrowthStackRecord& site) {
   const InternedStack* stack = site.stack;
   return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0,
-          site.times.load(std::memory_order_relaxed), site.bytes.load(std::memory_order_relaxed)};
+          site.count.load(std::memory_order_relaxed), site.bytes.load(std::memory_order_relaxed)};
 }
 
 }  // namespace
 
-SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t times, size_t max_depth) {
-  GrowthSite* site = nullptr;
-  if (begun.load(std::memory_order_relaxed)) {
+SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t count, size_t max_depth) {
+  GrowthStackRecord* site = nullptr;
+  if (first_growth_seen.load(std::memory_order_relaxed)) {
     Stack stack;
     capture_stack(&stack, max_depth);
     uint64_t hash = hash_stack(stack);
-    site =
-        sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
+    site = sites.find(
+        hash, [&](const GrowthStackRecord& known) { return same_stack(*known.stack, stack); });
     if (site == nullptr) site = make_site(stack, hash);
-    if (site == nullptr && sites.size() < kMostGrowthStacks)
-      refused_times.fetch_add(times, std::memory_order_relaxed);
+    if (site == nullptr && sites.size() < kMaxGrowthStacks)
+      unrecorded_count.fetch_add(count, std::memory_order_relaxed);
   }
-  begun.store(true, std::memory_order_relaxed);
-  (site != nullptr ? *site : stackless).add(times, bytes);
+  first_growth_seen.store(true, std::memory_order_relaxed);
+  (site != nullptr ? *site : stackless).add(count, bytes);
 }
 
 GrowthTotals growth_totals() {
   GrowthTotals totals{};
-  totals.stackless_times = totals.times = stackless.times.load(std::memory_order_relaxed);
-  totals.stackless_bytes = totals.bytes = stackless.bytes.load(std::memory_order_relaxed);
-  totals.refused_times = refused_times.load(std::memory_order_relaxed);
-  sites.for_each([&](const GrowthSite& site) {
-    uint64_t times = site.times.load(std::memory_order_relaxed);
-    totals.times += times;
+  totals.count_without_stack = totals.count = stackless.count.load(std::memory_order_relaxed);
+  totals.bytes_without_stack = totals.bytes = stackless.bytes.load(std::memory_order_relaxed);
+  totals.unrecorded_count = unrecorded_count.load(std::memory_order_relaxed);
+  sites.for_each([&](const GrowthStackRecord& site) {
+    uint64_t count = site.count.load(std::memory_order_relaxed);
+    totals.count += count;
     totals.bytes += site.bytes.load(std::memory_order_relaxed);
-    if (site.stack->truncated) totals.truncated_times += times;
-    if (site.stack->broken) totals.broken_times += times;
+    if (site.stack->truncated) totals.truncated_times += count;
+    if (site.stack->broken) totals.broken_times += count;
     totals.stacks++;
   });
   return totals;
 }
 
 void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context) {
-  auto visit = [&](const GrowthSite& site) {
+  auto visit = [&](const GrowthStackRecord& site) {
     GrowthRow row = read_site(site);
-    if (row.times != 0) f(context, row);
+    if (row.count != 0) f(context, row);
   };
   sites.for_each(visit);
   visit(stackless);
@@ -114,7 +114,7 @@ void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* conte
 
 namespace {
 void write_row(void* encoder, const GrowthRow& row) {
-  int64_t values[] = {static_cast<int64_t>(row.times), static_cast<int64_t>(row.bytes)};
+  int64_t values[] = {static_cast<int64_t>(row.count), static_cast<int64_t>(row.bytes)};
   static_cast<ProfileEncoder*>(encoder)->row(row.return_addresses, row.depth, values, nullptr, 0);
 }
 }  // namespace
@@ -126,7 +126,7 @@ bool growth_profile_to_buffer(Buffer* out) {
   if (!memory) return false;
   ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
-  growth_profile_notes(encoder.notes());
+  write_growth_comments(encoder.notes());
   for_each_growth(write_row, &encoder);
   return encoder.finish(out);
 }

@@ -10,7 +10,7 @@
 
 #include "core/profile/heap/sample_totals.h"
 #include "core/profile/pprof/buffer.h"
-#include "core/profile/pprof/notes.h"
+#include "core/profile/pprof/comment_writer.h"
 #include "core/profile/sampling/sample_id.h"
 #include "core/profile/sampling/stack.h"
 
@@ -21,7 +21,7 @@ struct Allocation {
   size_t allocated_bytes;  // size of the block (its size class, or whole pages)
   // Mean sampling interval when the sample was drawn; 1: every allocation is recorded (weight 1).
   uint64_t interval_bytes;
-  bool moved = false;  // realloc copied another block into this one
+  bool by_realloc = false;  // realloc copied another block into this one
 };
 
 // A thread's state for sampling (recorder.h). Null if memory is refused; everything works without
@@ -33,26 +33,26 @@ Recorder* make_recorder();
 void adopt_recorder(Recorder& recorder);
 
 // Records a sampled allocation with the caller's stack, at most `max_depth` frames. Returns 0 and
-// counts a dropped sample if there is no memory for the record. `site`: see StackMemo::find.
+// counts a dropped sample if there is no memory for the record. `site`: see StackCache::find.
 SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site,
                       size_t max_depth);
 // The same with a stack that was captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);
 // Counts a sample for which no block could be allocated.
-void drop_sample();
+void count_dropped_sample();
 // The properties of a freed sample.
-struct FreedSample {
+struct FreedSampleInfo {
   size_t allocated_bytes;
   uint64_t interval_bytes;
 };
-struct DeathStacks {
+struct FreeStackOptions {
   size_t max_depth = 0;  // frames recorded of the stack that frees; 0: the stack is not recorded
   // Also for blocks sampled with interval 1 (every block recorded). Then lifetimes by allocating
   // thread are recorded for them, too.
   bool of_all = false;
 };
 // Records the free of a sampled block. Requires: id ≠ 0, returned by record_alloc, not yet freed.
-FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted = {});
+FreedSampleInfo record_free(Recorder* recorder, SampleId id, FreeStackOptions wanted = {});
 inline void record_free(SampleId id) { record_free(nullptr, id); }
 // Records that a sampled block was resized in place. Live bytes follow; allocated totals do not
 // change.
@@ -106,7 +106,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Ki
                             ExactBytes exact = {});
 
 // Writes the comments of a profile of kind kHeap.
-void heap_profile_notes(const Notes& notes, uint64_t interval_bytes, ExactBytes exact);
+void write_heap_comments(const CommentWriter& notes, uint64_t interval_bytes, ExactBytes exact);
 
 // Sets the baseline of kSince to now.
 void set_baseline(ExactBytes exact = {});

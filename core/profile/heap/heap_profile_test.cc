@@ -21,7 +21,7 @@
 #include "core/os/kernel/syscall.h"
 #include "core/os/runtime/arena.h"
 #include "core/profile/heap/records.h"
-#include "core/profile/heap/sampled_threads.h"
+#include "core/profile/heap/thread_numbers.h"
 #include "core/profile/sampling/sampler.h"
 
 namespace seemalloc::profile {
@@ -50,7 +50,7 @@ std::map<Key, Counts> rows_from(uintptr_t base) {
     if (pc >> 40 != base >> 40) return;
     BucketRow row = read_bucket(bucket);
     Counts& counts =
-        rows[{pc, bucket.key.allocated_bytes, bucket.key.drawn_bytes, bucket.key.interval_bytes}];
+        rows[{pc, bucket.key.allocated_bytes, bucket.key.sampled_bytes, bucket.key.interval_bytes}];
     EXPECT_EQ(counts, Counts{}) << "two buckets with one key";
     counts = Counts{row.alloc_samples, row.live_samples};
   });
@@ -136,7 +136,7 @@ TEST(HeapProfile, AgreesWithAModel) {
     if (choice < 85) {
       LiveSample sample = records.live.get(at->first);
       EXPECT_EQ(sample.requested_bytes, block.requested);
-      EXPECT_EQ(thread_id_of(sample.thread), static_cast<uint32_t>(gettid()));
+      EXPECT_EQ(kernel_thread_id(sample.thread), static_cast<uint32_t>(gettid()));
       record_free(at->first);
       model.blocks.erase(at);
     } else {
@@ -342,7 +342,7 @@ uint64_t freed_elsewhere(uintptr_t base) {
   uint64_t samples = 0;
   records.buckets.for_each([&](const Bucket& bucket) {
     if (bucket.stack->depth != 0 && bucket.stack->pcs()[0] >> 40 == base >> 40)
-      samples += read_bucket(bucket).elsewhere_samples;
+      samples += read_bucket(bucket).remote_freed_samples;
   });
   return samples;
 }
@@ -355,19 +355,19 @@ TEST(HeapProfile, KeepsTheNumberThatASignalHandlerHasGivenIt) {
     os::fault_hook = [](long call) -> long {
       if (call != SYS_prctl) return 0;
       os::fault_hook = nullptr;
-      in_handler = sampled_thread();
+      in_handler = current_thread_number();
       return 0;
     };
-    uint32_t number = sampled_thread();
+    uint32_t number = current_thread_number();
     os::fault_hook = nullptr;
     EXPECT_NE(in_handler, 0u);
     EXPECT_EQ(number, in_handler);
-    EXPECT_EQ(sampled_thread(), in_handler);
+    EXPECT_EQ(current_thread_number(), in_handler);
     ASSERT_TRUE(records.threads.begin_recycling());
-    records.threads.recycle(ThreadNames::Marks{});
-    EXPECT_EQ(thread_id_of(number), static_cast<uint32_t>(os::thread_id()))
+    records.threads.recycle(ThreadTable::SlotSet{});
+    EXPECT_EQ(kernel_thread_id(number), static_cast<uint32_t>(os::thread_id()))
         << "recycled while the thread lives";
-    EXPECT_EQ(thread_id_of(number + 1), 0u) << "the second number stays in use";
+    EXPECT_EQ(kernel_thread_id(number + 1), 0u) << "the second number stays in use";
   }).join();
 }
 
@@ -411,10 +411,10 @@ TEST(HeapProfile, CountsTheStacksOfSamples) {
 TEST(HeapProfile, LessThanTheBaselineIsNegative) {
   BucketRow row{};
   row.weight = 2;
-  row.alloc_samples = 5, row.mark_alloc = 8;
-  row.live_samples = 1, row.mark_live = 4;
-  EXPECT_EQ(row.new_objects(), -6);
-  EXPECT_EQ(row.more_live_objects(), -6);
+  row.alloc_samples = 5, row.baseline_alloc_samples = 8;
+  row.live_samples = 1, row.baseline_live_samples = 4;
+  EXPECT_EQ(row.alloc_objects_since_baseline(), -6);
+  EXPECT_EQ(row.live_objects_since_baseline(), -6);
 }
 
 }  // namespace

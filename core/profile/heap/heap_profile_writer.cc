@@ -21,9 +21,9 @@ namespace seemalloc::profile {
 
 namespace {
 
-constexpr unsigned kMostValues = 7;
+constexpr unsigned kMaxValues = 7;
 
-struct Snapshot {
+struct BucketSnapshot {
   GrowArray<BucketRow> rows;
   RowSums sums;
   ExactBytes exact;
@@ -37,12 +37,12 @@ struct Snapshot {
 // The properties of a profile kind that is made from buckets.
 struct RowKind {
   unsigned value_count;
-  ValueType types[kMostValues];
-  bool (*has)(const BucketRow& row);
+  ValueType types[kMaxValues];
+  bool (*has_row)(const BucketRow& row);
   // null: `write` writes the rows, or the function named in the kind's entry.
   void (*values)(const BucketRow& row, int64_t* out);
   // Comments on its coverage; may be null.
-  void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);
+  void (*write_comment)(ProfileEncoder& encoder, const BucketSnapshot& snapshot);
   void (*write)(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) = nullptr;
 };
 
@@ -52,8 +52,8 @@ void put_pair(double objects, const BucketRow& row, int64_t* out) {
 }
 
 // Writes the allocated bytes: the estimate from samples and, if known, the exact number.
-void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_known,
-                    uint64_t exact_bytes, const char* since) {
+void write_allocated_comment(const CommentWriter& notes, const SampleTotals& totals,
+                             bool exact_known, uint64_t exact_bytes, const char* since) {
   FixedText<256> text;
   text << "allocated: " << rounded(totals.alloc_bytes) << " bytes estimated, standard error "
        << rounded(totals.alloc_bytes_stderr) << " bytes";
@@ -74,15 +74,16 @@ void heap_values(const BucketRow& row, int64_t* out) {
 bool has_allocs(const BucketRow& row) { return row.alloc_samples != 0; }
 void alloc_values(const BucketRow& row, int64_t* out) { put_pair(row.alloc_objects(), row, out); }
 
-bool has_remote_frees(const BucketRow& row) { return row.elsewhere_samples != 0; }
+bool has_remote_frees(const BucketRow& row) { return row.remote_freed_samples != 0; }
 void remote_values(const BucketRow& row, int64_t* out) {
-  put_pair(row.elsewhere_objects(), row, out);
+  put_pair(row.remote_freed_objects(), row, out);
 }
 
 // Appends an estimate in bytes with its standard error, for the blocks that samples_of(row) samples
 // of each row stand for.
 template <typename SamplesOf>
-void append_estimate(Text& text, const char* what, const Snapshot& snapshot, SamplesOf samples_of) {
+void append_estimate(Text& text, const char* what, const BucketSnapshot& snapshot,
+                     SamplesOf samples_of) {
   double bytes = 0;
   SamplingError error;
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
@@ -95,18 +96,18 @@ void append_estimate(Text& text, const char* what, const Snapshot& snapshot, Sam
        << rounded(square_root(error.variance())) << " bytes";
 }
 
-void about_remote_frees(ProfileEncoder& encoder, const Snapshot& snapshot) {
+void write_remote_frees_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
   FixedText<256> text;
   append_estimate(text, "freed by another thread", snapshot,
-                  [](const BucketRow& row) { return row.elsewhere_samples; });
+                  [](const BucketRow& row) { return row.remote_freed_samples; });
   text << "; there is no exact total: frees are not counted";
   encoder.comment(text);
 }
 
 // The duration starts at the first sample: sampling may have started late.
-void cover_all(ProfileEncoder& encoder, const Snapshot&) {
+void set_duration_since_first_sample(ProfileEncoder& encoder, const BucketSnapshot&) {
   uint64_t first = records.first_sample_ns.load(std::memory_order_relaxed);
-  if (first != 0) encoder.duration(minus(os::monotonic_ns(), first));
+  if (first != 0) encoder.duration(saturating_subtract(os::monotonic_ns(), first));
 }
 
 // ---- peak ----
@@ -114,7 +115,7 @@ void cover_all(ProfileEncoder& encoder, const Snapshot&) {
 bool has_peak(const BucketRow& row) { return row.peak_samples != 0; }
 void peak_values(const BucketRow& row, int64_t* out) { put_pair(row.peak_objects(), row, out); }
 
-void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
+void write_peak_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
   RowSums sums;
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     BucketRow row = snapshot.rows[i];
@@ -126,9 +127,9 @@ void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
   text << "peak: " << rounded(at_peak.inuse_bytes) << " bytes estimated, standard error "
        << rounded(at_peak.inuse_bytes_stderr)
        << " bytes; there is no exact total: frees are not counted; "
-       << minus(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecond_ns
+       << saturating_subtract(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecondNs
        << " ms before this profile was taken; captured while the program ran: up to "
-       << records.peak.grain_bytes() << " bytes per thread from the highest mark of "
+       << records.peak.batch_bytes() << " bytes per thread from the highest mark of "
        << records.peak.bytes() << " bytes";
   encoder.comment(text);
   if (snapshot.peak_epoch == records.peak.epoch()) return;
@@ -141,29 +142,30 @@ void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
 // ---- since ----
 
 bool has_changed(const BucketRow& row) {
-  return row.alloc_samples != row.mark_alloc || row.live_samples != row.mark_live;
+  return row.alloc_samples != row.baseline_alloc_samples ||
+         row.live_samples != row.baseline_live_samples;
 }
 void since_values(const BucketRow& row, int64_t* out) {
-  put_pair(row.new_objects(), row, out);
-  put_pair(row.more_live_objects(), row, out + 2);
+  put_pair(row.alloc_objects_since_baseline(), row, out);
+  put_pair(row.live_objects_since_baseline(), row, out + 2);
 }
 
-void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
+void write_since_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
   uint64_t mark_ns = snapshot.baseline_ns, mark_bytes = snapshot.baseline_bytes;
   FixedText<256> text;
   RowSums sums;
   for (size_t i = 0; i < snapshot.rows.size(); i++) sums.add_new(snapshot.rows[i]);
   bool exact_known = snapshot.exact.allocated != 0 && (mark_ns == 0 || mark_bytes != 0);
-  note_allocated(encoder.notes(), sums.totals(), exact_known,
-                 minus(snapshot.exact.allocated, mark_bytes),
-                 mark_ns == 0 ? "since the start" : "since the baseline");
+  write_allocated_comment(encoder.notes(), sums.totals(), exact_known,
+                          saturating_subtract(snapshot.exact.allocated, mark_bytes),
+                          mark_ns == 0 ? "since the start" : "since the baseline");
   if (mark_ns == 0) {
-    cover_all(encoder, snapshot);
+    set_duration_since_first_sample(encoder, snapshot);
     text << "since: no baseline has been set: counted since the first sample";
   } else {
-    uint64_t ns = minus(os::monotonic_ns(), mark_ns);
+    uint64_t ns = saturating_subtract(os::monotonic_ns(), mark_ns);
     encoder.duration(ns);
-    text << "since: the baseline was set " << ns / kMillisecond_ns
+    text << "since: the baseline was set " << ns / kMillisecondNs
          << " ms before this profile was taken; values below it are negative";
     if (snapshot.exact.live != 0 && snapshot.baseline_live_bytes != 0) {
       text << "; live bytes changed by exactly "
@@ -189,22 +191,22 @@ uint64_t short_samples(const BucketRow& row) {
 bool has_churn(const BucketRow& row) { return row.alloc_samples != 0 || short_samples(row) != 0; }
 void churn_values(const BucketRow& row, int64_t* out) {
   put_pair(row.alloc_objects(), row, out);
-  out[2] = rounded(row.weight * static_cast<double>(row.asked_bytes));
-  put_pair(row.bucket->key.moved() ? row.alloc_objects() : 0, row, out + 3);
+  out[2] = rounded(row.weight * static_cast<double>(row.requested_bytes));
+  put_pair(row.bucket->key.by_realloc() ? row.alloc_objects() : 0, row, out + 3);
   put_pair(row.weight * static_cast<double>(short_samples(row)), row, out + 5);
 }
 
-void about_churn(ProfileEncoder& encoder, const Snapshot& snapshot) {
-  cover_all(encoder, snapshot);
+void write_churn_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
+  set_duration_since_first_sample(encoder, snapshot);
   FixedText<256> text;
-  text << "churn: short-lived blocks were freed within " << kShortLife_ns / kMillisecond_ns
+  text << "churn: short-lived blocks were freed within " << kShortLifeNs / kMillisecondNs
        << " ms; moved ones are copies that realloc made";
   encoder.comment(text);
 }
 
 // Writes the freed bytes: the estimate from samples and, if known, the exact number. The estimate
 // is the sum of the rows; samples whose lifetimes were lost are in neither.
-void note_freed(const Notes& notes, const Snapshot& snapshot) {
+void write_freed_comment(const CommentWriter& notes, const BucketSnapshot& snapshot) {
   FixedText<256> text;
   append_estimate(text, "freed", snapshot,
                   [](const BucketRow& row) { return count_deaths(*row.bucket).all; });
@@ -216,19 +218,19 @@ void note_freed(const Notes& notes, const Snapshot& snapshot) {
 // ---- lifetime ----
 
 // A bucket without allocations may have frees: of blocks that were resized to its size.
-bool has_lives(const BucketRow& row) {
-  bool has_died = false;
-  for (FreedBy by : kFreedBys) has_died |= row.bucket->lifetimes(by) != nullptr;
-  return has_died || row.live_samples != 0;
+bool has_lifetimes(const BucketRow& row) {
+  bool has_frees = false;
+  for (FreedBy by : kFreedBys) has_frees |= row.bucket->lifetimes(by) != nullptr;
+  return has_frees || row.live_samples != 0;
 }
 
-void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
-  cover_all(encoder, snapshot);
-  note_freed(encoder.notes(), snapshot);
+void write_lifetime_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
+  set_duration_since_first_sample(encoder, snapshot);
+  write_freed_comment(encoder.notes(), snapshot);
   FixedText<256> text;
   text
       << "lifetime: from allocation to free; if every allocation is recorded (sample:1), ages are off by up to a clock tick, "
-      << kShortLife_ns / kMillisecond_ns << " ms";
+      << kShortLifeNs / kMillisecondNs << " ms";
   encoder.comment(text);
 }
 
@@ -236,24 +238,25 @@ void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
 
 bool has_deaths(const BucketRow& row) { return count_deaths(*row.bucket).all != 0; }
 
-void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
-  cover_all(encoder, snapshot);
-  note_freed(encoder.notes(), snapshot);
-  DeathCounts sum;
+void write_deaths_comment(ProfileEncoder& encoder, const BucketSnapshot& snapshot) {
+  set_duration_since_first_sample(encoder, snapshot);
+  write_freed_comment(encoder.notes(), snapshot);
+  FreeStackCounts sum;
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
-    DeathCounts counts = count_deaths(*snapshot.rows[i].bucket);
+    FreeStackCounts counts = count_deaths(*snapshot.rows[i].bucket);
     sum.known += counts.known;
     sum.all += counts.all;
   }
   FixedText<400> text;
-  text << "deaths: " << sum.all << " samples freed, " << minus(sum.all, sum.known)
-       << " of them by an unknown stack (option free_stacks); " << uint64_t{records.deaths.size()}
-       << " pairs of stacks kept, at most " << uint64_t{Deaths::kMost} << ", and "
-       << uint64_t{Deaths::kMostOfOne} << " of one stack and size";
+  text << "deaths: " << sum.all << " samples freed, " << saturating_subtract(sum.all, sum.known)
+       << " of them by an unknown stack (option free_stacks); "
+       << uint64_t{records.free_stacks.size()} << " pairs of stacks kept, at most "
+       << uint64_t{FreeStackTable::kMaxEntries} << ", and "
+       << uint64_t{FreeStackTable::kMaxEntriesPerRecord} << " of one stack and size";
   encoder.comment(text);
 }
 
-bool has_none(const BucketRow&) { return false; }
+bool has_no_rows(const BucketRow&) { return false; }
 
 constexpr RowKind kRowKinds[] = {
     {4,
@@ -268,13 +271,17 @@ constexpr RowKind kRowKinds[] = {
      {{"remote_free_objects", "count"}, {"remote_free_space", "bytes"}},
      has_remote_frees,
      remote_values,
-     about_remote_frees},
+     write_remote_frees_comment},
     {2,
      {{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
      has_allocs,
      alloc_values,
-     cover_all},
-    {2, {{"peak_objects", "count"}, {"peak_space", "bytes"}}, has_peak, peak_values, about_peak},
+     set_duration_since_first_sample},
+    {2,
+     {{"peak_objects", "count"}, {"peak_space", "bytes"}},
+     has_peak,
+     peak_values,
+     write_peak_comment},
     {4,
      {{"alloc_objects", "count"},
       {"alloc_space", "bytes"},
@@ -282,7 +289,7 @@ constexpr RowKind kRowKinds[] = {
       {"inuse_space", "bytes"}},
      has_changed,
      since_values,
-     about_since},
+     write_since_comment},
     {7,
      {{"alloc_objects", "count"},
       {"alloc_space", "bytes"},
@@ -293,29 +300,29 @@ constexpr RowKind kRowKinds[] = {
       {"short_space", "bytes"}},
      has_churn,
      churn_values,
-     about_churn},
+     write_churn_comment},
     {4,
      {{"alive_objects", "count"},
       {"alive_space", "bytes"},
       {"freed_objects", "count"},
       {"freed_space", "bytes"}},
-     has_lives,
+     has_lifetimes,
      nullptr,
-     about_lifetime},  // write_lifetime_rows()
+     write_lifetime_comment},  // write_lifetime_rows()
     {2,
      {{"freed_objects", "count"}, {"freed_space", "bytes"}},
      has_deaths,
      nullptr,
-     about_deaths,
+     write_deaths_comment,
      write_death_rows},
     // write_thread_rows().
-    {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_none, nullptr, nullptr},
+    {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_no_rows, nullptr, nullptr},
 };
 static_assert(sizeof(kRowKinds) / sizeof(kRowKinds[0]) == static_cast<unsigned>(Kind::kCount));
 
 // ---- all ----
 
-void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) {
+void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, BucketSnapshot* out) {
   out->rows.set_size(0);
   out->sums = RowSums();
   out->other_interval_samples = 0;
@@ -329,12 +336,12 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
     out->sums.add(row);
     if (bucket.key.interval_bytes != interval_bytes)
       out->other_interval_samples += row.alloc_samples;
-    if (kind.has(row)) out->rows.push(row);
+    if (kind.has_row(row)) out->rows.push(row);
   });
 }
 
 // Returns false if memory was refused.
-bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) {
+bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, BucketSnapshot* out) {
   out->rows.reserve(records.buckets.size());
   // If a new peak is reached or a baseline is set during a pass, the pass is repeated, at most
   // twice.
@@ -348,7 +355,7 @@ bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) 
   return !out->rows.failed();
 }
 
-void note_count(const Notes& notes, uint64_t count, const char* what) {
+void write_count_comment(const CommentWriter& notes, uint64_t count, const char* what) {
   if (count == 0) return;
   FixedText<256> text;
   text << count << what;
@@ -357,7 +364,8 @@ void note_count(const Notes& notes, uint64_t count, const char* what) {
 
 // Writes the facts that a reader needs to judge the figures. `seemalloc top` parses these lines
 // (tool/report: window.go, error.go, cpu.go).
-void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval_bytes, Kind kind) {
+void write_common_comments(const CommentWriter& notes, const BucketSnapshot& snapshot,
+                           uint64_t interval_bytes, Kind kind) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
   text << "seemalloc: one sample every " << interval_bytes << " bytes on average; "
@@ -378,21 +386,21 @@ void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval
   // The kind `since` writes its own note. The other two are about blocks that are, or were, live.
   bool in_use_only = kind == Kind::kPeak || kind == Kind::kThreads;
   if (!in_use_only && kind != Kind::kSince) {
-    note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated,
-                   "since the start");
+    write_allocated_comment(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated,
+                            "since the start");
   }
   notes.add_stacks(records.buckets.stacks(), totals.truncated_samples, totals.broken_samples);
-  note_count(notes, snapshot.other_interval_samples,
-             " samples were drawn at another interval: the label interval of their rows");
-  note_count(notes, records.stale_resizes.load(std::memory_order_relaxed),
-             " resizes of sampled blocks not followed for lack of memory");
-  note_count(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
-             " lifetimes of freed samples lost for lack of memory");
+  write_count_comment(notes, snapshot.other_interval_samples,
+                      " samples were drawn at another interval: the label interval of their rows");
+  write_count_comment(notes, records.stale_resizes.load(std::memory_order_relaxed),
+                      " resizes of sampled blocks not followed for lack of memory");
+  write_count_comment(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
+                      " lifetimes of freed samples lost for lack of memory");
 }
 
 void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row,
                uint64_t interval_bytes) {
-  int64_t values[kMostValues];
+  int64_t values[kMaxValues];
   kind.values(row, values);
   Label labels[kBucketLabels];
   unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
@@ -404,13 +412,13 @@ void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& ro
 unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* labels) {
   unsigned count = 0;
   labels[count++] = {"bytes", static_cast<int64_t>(key.allocated_bytes), "bytes"};
-  if (key.asked_log2() != 0)
-    labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
-  if (key.moved()) labels[count++] = {"moved", 1, "count"};
+  if (key.requested_log2() != 0)
+    labels[count++] = {"asked", int64_t{1} << (key.requested_log2() - 1), "bytes"};
+  if (key.by_realloc()) labels[count++] = {"moved", 1, "count"};
   // If every block is recorded, there is no probability that a reader would need.
   bool by_chance = key.interval_bytes > 1;
-  if (by_chance && key.drawn_bytes != key.allocated_bytes)
-    labels[count++] = {"drawn", static_cast<int64_t>(key.drawn_bytes), "bytes"};
+  if (by_chance && key.sampled_bytes != key.allocated_bytes)
+    labels[count++] = {"drawn", static_cast<int64_t>(key.sampled_bytes), "bytes"};
   if (key.interval_bytes != interval_bytes)
     labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
   return count;
@@ -419,7 +427,7 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
 bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, ExactBytes exact) {
   *out = Buffer{};
   const RowKind& rows = kRowKinds[static_cast<unsigned>(kind)];
-  Snapshot snapshot;
+  BucketSnapshot snapshot;
   snapshot.exact = exact;
   os::Scratch<ProfileEncoder> memory;
   if (!memory) return false;
@@ -429,8 +437,8 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
   if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes))
     return false;
-  write_notes(encoder.notes(), snapshot, interval_bytes, kind);
-  if (rows.about != nullptr) rows.about(encoder, snapshot);
+  write_common_comments(encoder.notes(), snapshot, interval_bytes, kind);
+  if (rows.write_comment != nullptr) rows.write_comment(encoder, snapshot);
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     if (rows.values != nullptr) {
       write_row(encoder, rows, snapshot.rows[i], interval_bytes);
@@ -444,12 +452,12 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
   return encoder.finish(out);
 }
 
-void heap_profile_notes(const Notes& notes, uint64_t interval_bytes, ExactBytes exact) {
-  Snapshot snapshot;
+void write_heap_comments(const CommentWriter& notes, uint64_t interval_bytes, ExactBytes exact) {
+  BucketSnapshot snapshot;
   snapshot.exact = exact;
   // The rows are not needed: for kThreads, a bucket makes none.
   take_snapshot_once(kRowKinds[static_cast<unsigned>(Kind::kThreads)], interval_bytes, &snapshot);
-  write_notes(notes, snapshot, interval_bytes, Kind::kHeap);
+  write_common_comments(notes, snapshot, interval_bytes, Kind::kHeap);
 }
 
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes) {

@@ -145,7 +145,7 @@ std::map<std::string, uint64_t> labels(const Profile& profile, const std::string
   return found;
 }
 
-TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
+TEST(HeapProfileWriter, LabelsOversizedAndReallocatedBlocks) {
   constexpr uintptr_t kPc = uintptr_t{3} << 44;
   record_alloc({100, 4096, 1}, make_stack({kPc + 10}));
   record_alloc({100, 112, 1, true}, make_stack({kPc + 20}));
@@ -166,7 +166,7 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
 
 // The probability of a sample is determined by the block's size at that time, and so is its
 // contribution to the error.
-TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
+TEST(HeapProfileWriter, LabelsSamplesOfAnotherSize) {
   constexpr uintptr_t kPc = uintptr_t{6} << 44;
   using Labels = std::map<std::string, uint64_t>;
   SampleId grows = record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
@@ -193,7 +193,7 @@ TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
 
 // This label tells a reader the sampling error of a row, regardless of the option `sample` at the
 // time of the profile.
-TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
+TEST(HeapProfileWriter, LabelsRowsOfAnotherInterval) {
   constexpr uintptr_t kPc = uintptr_t{5} << 44;
   record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
   record_alloc({100, 4096, 524288, true}, make_stack({kPc + 20}));
@@ -291,7 +291,7 @@ TEST(HeapProfileWriter, LocationsAreDistinctAndInTheirMappings) {
   EXPECT_TRUE(found);
 }
 
-TEST(HeapProfileWriter, TellsHowManyStacksAreCut) {
+TEST(HeapProfileWriter, ReportsTruncatedStacks) {
   Stack stack = make_stack({uintptr_t{3} << 44});
   stack.truncated = true;
   record_alloc({1, 16, 1}, stack);
@@ -328,7 +328,7 @@ TEST(HeapProfileWriter, WorksWithoutProc) {
   for (auto& [id, location] : profile.locations) EXPECT_EQ(location.count(2), 0u);
 }
 
-TEST(HeapProfileWriter, PassesOnWhatTheSinkSays) {
+TEST(HeapProfileWriter, ReturnsTheResultOfTheSink) {
   std::string kept;
   auto keep = [](void* context, const void* data, size_t bytes) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), bytes);

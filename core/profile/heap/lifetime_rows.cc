@@ -4,10 +4,10 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/profile/heap/held.h"
-#include "core/profile/heap/sampled_threads.h"
+#include "core/profile/heap/live_counts.h"
+#include "core/profile/heap/thread_numbers.h"
 #include "core/profile/heap/thread_rows.h"
-#include "core/profile/sampling/deaths.h"
+#include "core/profile/sampling/free_stacks.h"
 #include "core/profile/sampling/lifetimes.h"
 #include "core/profile/sampling/square_root.h"
 
@@ -15,7 +15,7 @@ namespace seemalloc::profile {
 
 namespace {
 
-constexpr unsigned kMostLabels = kBucketLabels + 6 + kThreadLabels;
+constexpr unsigned kMaxLabels = kBucketLabels + 6 + kThreadLabels;
 
 // Sums over the freed blocks of some records.
 struct FreedSums {
@@ -31,7 +31,7 @@ struct FreedSums {
     if (more.count == 0) return;
     more.sum = lifetimes->sum_ns();
     more.squares = lifetimes->sum_of_squares();
-    more.least = lifetimes->least_ns(), more.most = lifetimes->most_ns();
+    more.least = lifetimes->min_ns(), more.most = lifetimes->max_ns();
     add(more);
   }
   void add(const FreedSums& more) {
@@ -43,28 +43,28 @@ struct FreedSums {
     most = std::max(most, more.most);
   }
   // The rest of `all` without `part`.
-  static FreedSums rest(const FreedSums& all, const FreedSums& part) {
-    FreedSums rest = all;
-    rest.count = 0;
+  static FreedSums difference(const FreedSums& all, const FreedSums& part) {
+    FreedSums difference = all;
+    difference.count = 0;
     for (unsigned c = 0; c < kAgeClasses; c++)
-      rest.count += rest.counts[c] = minus(all.counts[c], part.counts[c]);
-    rest.sum -= part.sum;
-    rest.squares -= part.squares;
-    return rest.count != 0 ? rest : FreedSums{};
+      difference.count += difference.counts[c] = saturating_subtract(all.counts[c], part.counts[c]);
+    difference.sum -= part.sum;
+    difference.squares -= part.squares;
+    return difference.count != 0 ? difference : FreedSums{};
   }
 
-  // For a rest(), least and most are only bounds, and the sums have rounding errors. So ages are
-  // clamped to the age classes with a count.
-  uint64_t least_age() const { return std::clamp(least, least_of(first()), most_of(first())); }
-  uint64_t most_age() const {
-    return std::max(least_age(), std::clamp(most, least_of(last()), most_of(last())));
+  // For a difference(), least and most are only bounds, and the sums have rounding errors. So ages
+  // are clamped to the age classes with a count.
+  uint64_t min_age() const { return std::clamp(least, least_of(first()), most_of(first())); }
+  uint64_t max_age() const {
+    return std::max(min_age(), std::clamp(most, least_of(last()), most_of(last())));
   }
   double mean() const {
-    return std::clamp(sum / static_cast<double>(count), static_cast<double>(least_age()),
-                      static_cast<double>(most_age()));
+    return std::clamp(sum / static_cast<double>(count), static_cast<double>(min_age()),
+                      static_cast<double>(max_age()));
   }
   double deviation() const {
-    double most_possible = static_cast<double>(most_age() - least_age()) / 2;
+    double most_possible = static_cast<double>(max_age() - min_age()) / 2;
     return std::min(square_root(squares / static_cast<double>(count) - mean() * mean()),
                     most_possible);
   }
@@ -82,25 +82,25 @@ struct FreedSums {
     return c;
   }
   static uint64_t least_of(unsigned age_class) {
-    return age_class == 0 ? 0 : kAgeClassEnds_ns[age_class - 1];
+    return age_class == 0 ? 0 : kAgeClassEndsNs[age_class - 1];
   }
-  static uint64_t most_of(unsigned age_class) { return kAgeClassEnds_ns[age_class] - 1; }
+  static uint64_t most_of(unsigned age_class) { return kAgeClassEndsNs[age_class] - 1; }
 };
 
 // The sums for one bucket's blocks of one thread, or of the other threads.
-struct Lives {
+struct ThreadLifetimeSums {
   uint64_t alive = 0;
   FreedSums same, another;  // freed by the thread that allocated them, or by another one
 };
 
 // The rows of one bucket.
-class LifeRows {
+class LifetimeRows {
  public:
-  LifeRows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes)
+  LifetimeRows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes)
       : encoder_(encoder), row_(row) {
     common_ = bucket_labels(row.bucket->key, interval_bytes, labels_);
   }
-  void write(const Lives& lives, const ThreadNames::Thread& thread) {
+  void write(const ThreadLifetimeSums& lives, const ThreadTable::Thread& thread) {
     if (lives.same.count != 0) write_freed(lives.same, "same thread", thread);
     if (lives.another.count != 0) write_freed(lives.another, "another thread", thread);
     if (lives.alive == 0) return;
@@ -109,13 +109,13 @@ class LifeRows {
   }
 
  private:
-  void write_freed(const FreedSums& freed, const char* by, const ThreadNames::Thread& thread) {
+  void write_freed(const FreedSums& freed, const char* by, const ThreadTable::Thread& thread) {
     unsigned count = common_ + 1;
     labels_[count++] = {"freed_by", 0, nullptr, by};
     labels_[count++] = {"mean", rounded(freed.mean()), "nanoseconds"};
     labels_[count++] = {"deviation", rounded(freed.deviation()), "nanoseconds"};
-    labels_[count++] = {"least", static_cast<int64_t>(freed.least_age()), "nanoseconds"};
-    labels_[count++] = {"most", static_cast<int64_t>(freed.most_age()), "nanoseconds"};
+    labels_[count++] = {"least", static_cast<int64_t>(freed.min_age()), "nanoseconds"};
+    labels_[count++] = {"most", static_cast<int64_t>(freed.max_age()), "nanoseconds"};
     count += thread_labels(thread, labels_ + count);
     for (unsigned c = 0; c < kAgeClasses; c++) {
       if (freed.counts[c] == 0) continue;
@@ -147,25 +147,25 @@ class LifeRows {
   ProfileEncoder& encoder_;
   const BucketRow& row_;
   uint64_t alive_ = 0, freed_ = 0;  // samples written
-  Label labels_[kMostLabels];
+  Label labels_[kMaxLabels];
   unsigned common_;
 };
 
 // Records by thread, sorted by bucket and thread. `thread` is the record's thread when it was read;
 // the record may be given to another thread at any time.
-struct OfThread {
+struct ThreadRecord {
   const Bucket* bucket;
   uint32_t thread;
-  const ThreadLives* record;
+  const ThreadLifetimes* record;
 };
-bool before(const OfThread& a, const OfThread& b) {
+bool before(const ThreadRecord& a, const ThreadRecord& b) {
   return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread;
 }
 
 // A sorted list of data by thread, consumed from the front while buckets are visited in the order
 // of their addresses.
 template <typename Each>
-struct Queue {
+struct SortedCursor {
   const Each* next;
   const Each* end;
 
@@ -182,14 +182,14 @@ class LifetimeWriter {
       : encoder_(encoder), interval_bytes_(interval_bytes) {}
 
   // Collects the records by thread and the live samples. Records by thread are read before the
-  // counts for all threads; see count_left_slow().
-  bool take() {
+  // counts for all threads; see count_free_slow().
+  bool collect() {
     records.threads.refresh();
-    records.thread_lives.for_each([&](const ThreadLives& record) {
+    records.thread_lifetimes.for_each([&](const ThreadLifetimes& record) {
       uint32_t thread = record.thread.load(std::memory_order_acquire);
       if (thread != 0) of_threads_.push({record.bucket, thread, &record});
     });
-    if (of_threads_.failed() || !held_.take(HeldCounts::Order::kByBucket)) return false;
+    if (of_threads_.failed() || !held_.collect(LiveCounts::Order::kByBucket)) return false;
     if (of_threads_.size() != 0)
       std::sort(of_threads_.data(), of_threads_.data() + of_threads_.size(), before);
     lives_ = {of_threads_.data(), of_threads_.data() + of_threads_.size()};
@@ -200,26 +200,26 @@ class LifetimeWriter {
   // Requires: the bucket's address is above that of the previous call.
   void write(const BucketRow& row) {
     const Bucket* bucket = row.bucket;
-    LifeRows rows(encoder_, row, interval_bytes_);
-    Lives others;
+    LifetimeRows rows(encoder_, row, interval_bytes_);
+    ThreadLifetimeSums others;
     FreedSums same, another;  // sums over known threads, without the bucket's record for kOwner
-    bool owner_done = !has_number(bucket->owner);
+    bool owner_done = !is_thread_number(bucket->owner);
     for (;;) {
-      const OfThread* freed = lives_.of(bucket);
-      const Held* held = alive_.of(bucket);
+      const ThreadRecord* freed = lives_.of(bucket);
+      const LiveCount* held = alive_.of(bucket);
       uint32_t number = UINT32_MAX;
       if (freed != nullptr) number = freed->thread;
       if (held != nullptr) number = std::min(number, held->thread);
       if (!owner_done) number = std::min(number, bucket->owner);
       if (number == UINT32_MAX) break;
-      Lives lives;  // without the bucket's record for kOwner
+      ThreadLifetimeSums lives;  // without the bucket's record for kOwner
       if (held != nullptr && held->thread == number) lives.alive = held->samples, alive_.next++;
       for (; freed != nullptr && freed->thread == number; freed = lives_.of(bucket)) {
-        bool by_same = freed->record->way == static_cast<unsigned>(FreedBy::kSame);
-        add_if_still(*freed, by_same ? lives.same : lives.another);
+        bool by_same = freed->record->freed_by == static_cast<unsigned>(FreedBy::kSameThread);
+        add_if_unchanged(*freed, by_same ? lives.same : lives.another);
         lives_.next++;
       }
-      ThreadNames::Thread thread;
+      ThreadTable::Thread thread;
       if (number != 0) thread = records.threads.get(number);
       bool known = thread.id != 0;
       if (known) {
@@ -230,14 +230,14 @@ class LifetimeWriter {
       }
       if (number == bucket->owner) {
         owner_done = true;
-        (known ? lives : others).same.add(bucket->lifetimes(FreedBy::kOwner));
+        (known ? lives : others).same.add(bucket->lifetimes(FreedBy::kBucketOwner));
       }
       if (known) rows.write(lives, thread);
     }
-    if (!has_number(bucket->owner)) others.same.add(bucket->lifetimes(FreedBy::kOwner));
-    others.same.add(rest_of(bucket, FreedBy::kSame, same));
-    others.another = rest_of(bucket, FreedBy::kAnother, another);
-    rows.write(others, ThreadNames::Thread{});
+    if (!is_thread_number(bucket->owner)) others.same.add(bucket->lifetimes(FreedBy::kBucketOwner));
+    others.same.add(unattributed(bucket, FreedBy::kSameThread, same));
+    others.another = unattributed(bucket, FreedBy::kOtherThread, another);
+    rows.write(others, ThreadTable::Thread{});
     other_samples_ += others.same.count + others.another.count;
   }
 
@@ -246,8 +246,8 @@ class LifetimeWriter {
     FixedText<512> text;
     text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads
          << ": ended threads make room for new ones; "
-         << "at most " << uint64_t{ThreadNames::kMost} << " threads, and "
-         << uint64_t{most_thread_lives()}
+         << "at most " << uint64_t{ThreadTable::kMaxThreads} << " threads, and "
+         << uint64_t{max_thread_lifetimes()}
          << " records of a stack, a size and a thread, are distinguished";
     if (interval_bytes_ <= 1)
       text
@@ -256,30 +256,30 @@ class LifetimeWriter {
   }
 
  private:
-  static FreedSums rest_of(const Bucket* bucket, FreedBy by, const FreedSums& part) {
+  static FreedSums unattributed(const Bucket* bucket, FreedBy by, const FreedSums& part) {
     FreedSums all;
     all.add(bucket->lifetimes(by));
-    return FreedSums::rest(all, part);
+    return FreedSums::difference(all, part);
   }
-  static void add_if_still(const OfThread& of, FreedSums& sums) {
+  static void add_if_unchanged(const ThreadRecord& of, FreedSums& sums) {
     FreedSums more;
-    more.add(&of.record->lives);
+    more.add(&of.record->lifetimes);
     if (of.record->thread.load(std::memory_order_acquire) == of.thread) sums.add(more);
   }
 
   ProfileEncoder& encoder_;
   uint64_t interval_bytes_;
-  GrowArray<OfThread> of_threads_;
-  HeldCounts held_;
-  Queue<OfThread> lives_{};
-  Queue<Held> alive_{};
+  GrowArray<ThreadRecord> of_threads_;
+  LiveCounts held_;
+  SortedCursor<ThreadRecord> lives_{};
+  SortedCursor<LiveCount> alive_{};
   uint64_t other_samples_ = 0;
 };
 
 // Reads the deaths first: each is counted after the record that includes it.
-DeathCounts count_deaths(const Lifetimes& lifetimes) {
-  DeathCounts counts;
-  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next)
+FreeStackCounts count_deaths(const Lifetimes& lifetimes) {
+  FreeStackCounts counts;
+  for (const FreeStack* each = lifetimes.free_stacks(); each != nullptr; each = each->next)
     counts.known += each->count.load(std::memory_order_acquire);
   counts.all = lifetimes.count();
   return counts;
@@ -300,22 +300,22 @@ void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interv
                        labels, count);
   };
   uint64_t known = 0;
-  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next) {
+  for (const FreeStack* each = lifetimes.free_stacks(); each != nullptr; each = each->next) {
     uint64_t samples = each->count.load(std::memory_order_acquire);
     known += samples;
     write_pair(each->stack, samples);
   }
-  write_pair(nullptr, minus(lifetimes.count(), known));
+  write_pair(nullptr, saturating_subtract(lifetimes.count(), known));
 }
 
 }  // namespace
 
-DeathCounts count_deaths(const Bucket& bucket) {
-  DeathCounts sum;
+FreeStackCounts count_deaths(const Bucket& bucket) {
+  FreeStackCounts sum;
   for (FreedBy by : kFreedBys) {
     const Lifetimes* lifetimes = bucket.lifetimes(by);
     if (lifetimes == nullptr) continue;
-    DeathCounts counts = count_deaths(*lifetimes);
+    FreeStackCounts counts = count_deaths(*lifetimes);
     sum.known += counts.known;
     sum.all += counts.all;
   }
@@ -326,7 +326,7 @@ void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t in
   for (FreedBy by : kFreedBys) {
     const Lifetimes* lifetimes = row.bucket->lifetimes(by);
     if (lifetimes == nullptr) continue;
-    const char* name = by == FreedBy::kAnother ? "another thread" : "same thread";
+    const char* name = by == FreedBy::kOtherThread ? "another thread" : "same thread";
     write_deaths(encoder, row, interval_bytes, *lifetimes, name);
   }
 }
@@ -336,7 +336,7 @@ bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& ro
   LifetimeWriter writer(encoder, interval_bytes);
   GrowArray<const BucketRow*> sorted;
   for (size_t i = 0; i < rows.size(); i++) sorted.push(&rows[i]);
-  if (sorted.failed() || !writer.take()) return false;
+  if (sorted.failed() || !writer.collect()) return false;
   if (sorted.size() != 0) {
     std::sort(sorted.data(), sorted.data() + sorted.size(),
               [](const BucketRow* a, const BucketRow* b) { return a->bucket < b->bucket; });

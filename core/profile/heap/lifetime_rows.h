@@ -28,9 +28,9 @@ bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& ro
 // there is nothing below the frame that joins the two stacks.
 void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes);
 // The number of the bucket's freed samples, and of those with a known freeing stack.
-struct DeathCounts {
+struct FreeStackCounts {
   uint64_t known = 0, all = 0;
 };
-DeathCounts count_deaths(const Bucket& bucket);
+FreeStackCounts count_deaths(const Bucket& bucket);
 
 }  // namespace seemalloc::profile

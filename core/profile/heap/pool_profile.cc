@@ -26,7 +26,7 @@ namespace {
 constexpr double kUnitsPerObject = 1024;
 }  // namespace
 
-struct PoolSite {
+struct PoolStack {
   uint64_t hash;
   const InternedStack* stack;
   const PoolName* name;
@@ -37,7 +37,7 @@ struct PoolSite {
 namespace {
 
 constinit InternTable<PoolName> names;
-constinit InternTable<PoolSite> sites;
+constinit InternTable<PoolStack> sites;
 constinit PoolTable live;
 constinit PoolName other_pools{0, "(other pools)"};
 constinit Lock pool_lock;
@@ -100,7 +100,7 @@ const PoolName* intern_name(const char* given) {
   for (size_t i = 0; i < length; i++) hash = mix(hash, static_cast<unsigned char>(name[i]));
   auto equal = [&](const PoolName& known) { return text_equal(name, length, known.text); };
   if (const PoolName* known = names.find(hash, equal)) return known;
-  if (names.size() >= kMostPoolNames) return &other_pools;
+  if (names.size() >= kMaxPoolNames) return &other_pools;
   auto make = [&]() -> PoolName* {
     auto* fresh = static_cast<PoolName*>(os::arena_allocate(sizeof(PoolName), alignof(PoolName)));
     if (fresh == nullptr) return nullptr;
@@ -111,17 +111,18 @@ const PoolName* intern_name(const char* given) {
   return names.find_or_insert(hash, equal, make);
 }
 
-PoolSite* intern_site(const PoolName* name, const Stack& stack) {
+PoolStack* intern_site(const PoolName* name, const Stack& stack) {
   uint64_t stack_hash = hash_stack(stack);
   uint64_t hash = mix(stack_hash, reinterpret_cast<uintptr_t>(name));
-  auto equal = [&](const PoolSite& known) {
+  auto equal = [&](const PoolStack& known) {
     return known.name == name && same_stack(*known.stack, stack);
   };
-  if (PoolSite* known = sites.find(hash, equal)) return known;
+  if (PoolStack* known = sites.find(hash, equal)) return known;
   const InternedStack* interned = records.stacks.intern(stack, stack_hash);
   if (interned == nullptr) return nullptr;
-  auto make = [&]() -> PoolSite* {
-    auto* fresh = static_cast<PoolSite*>(os::arena_allocate(sizeof(PoolSite), alignof(PoolSite)));
+  auto make = [&]() -> PoolStack* {
+    auto* fresh =
+        static_cast<PoolStack*>(os::arena_allocate(sizeof(PoolStack), alignof(PoolStack)));
     if (fresh == nullptr) return nullptr;
     fresh->hash = hash;
     fresh->stack = interned;
@@ -132,7 +133,7 @@ PoolSite* intern_site(const PoolName* name, const Stack& stack) {
 }
 
 // Release: a thread that sees that a sample was freed also sees its allocation. Pairs with read().
-void count_left(const PoolSample& sample) {
+void count_free(const PoolSample& sample) {
   Weighted w = weighted(sample.bytes, sample.interval_bytes);
   sample.site->left_units.fetch_add(w.units, std::memory_order_release);
   sample.site->left_bytes.fetch_add(w.bytes, std::memory_order_release);
@@ -143,7 +144,7 @@ struct SiteRow {
   uint64_t samples, live_samples;
   uint64_t values[4];
 };
-SiteRow read(const PoolSite& site) {
+SiteRow read(const PoolStack& site) {
   uint64_t left = site.left.load(std::memory_order_acquire);
   uint64_t left_units = site.left_units.load(std::memory_order_acquire);
   uint64_t left_bytes = site.left_bytes.load(std::memory_order_acquire);
@@ -176,7 +177,7 @@ void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t 
   encoder.notes().add_stacks(totals.stacks, totals.truncated_samples, totals.broken_samples);
 }
 
-void write_site(ProfileEncoder& encoder, const PoolSite& site) {
+void write_site(ProfileEncoder& encoder, const PoolStack& site) {
   SiteRow row = read(site);
   if (row.samples == 0) return;
   int64_t values[4];
@@ -205,7 +206,7 @@ void reset_pool(Pool* pool) {
   if (most == 0) return;
   live.remove_all(pool, most, [&](const PoolSample& sample) {
     pool->live_samples.fetch_sub(1, std::memory_order_relaxed);
-    count_left(sample);
+    count_free(sample);
   });
 }
 
@@ -220,7 +221,7 @@ SEEMALLOC_NOINLINE bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t 
                                           uint64_t interval_bytes, size_t max_depth) {
   Stack stack;
   capture_stack(&stack, max_depth);
-  PoolSite* site = intern_site(pool->name, stack);
+  PoolStack* site = intern_site(pool->name, stack);
   if (site == nullptr || !live.add({block, pool, site, bytes, interval_bytes})) {
     count(dropped);
     return false;
@@ -239,7 +240,7 @@ bool record_pool_free(Pool* pool, uintptr_t block) {
   PoolSample sample;
   if (!live.remove(block, pool, &sample)) return false;
   pool->live_samples.fetch_sub(1, std::memory_order_relaxed);
-  count_left(sample);
+  count_free(sample);
   return true;
 }
 
@@ -249,7 +250,7 @@ PoolTotals pool_totals() {
   totals.created = created.load(std::memory_order_relaxed);
   totals.open += totals.created;
   totals.dropped = dropped.load(std::memory_order_relaxed);
-  sites.for_each([&](const PoolSite& site) {
+  sites.for_each([&](const PoolStack& site) {
     uint64_t samples = site.samples.load(std::memory_order_relaxed);
     totals.samples += samples;
     if (samples != 0) totals.stacks++;
@@ -279,7 +280,7 @@ bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
   ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 4, {"space", "bytes"}, interval_bytes)) return false;
   write_comments(encoder, pool_totals(), interval_bytes);
-  sites.for_each([&](const PoolSite& site) { write_site(encoder, site); });
+  sites.for_each([&](const PoolStack& site) { write_site(encoder, site); });
   return encoder.finish(out);
 }
 

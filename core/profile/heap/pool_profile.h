@@ -19,7 +19,7 @@ struct Pool;
 
 inline constexpr size_t kMaxPoolNameBytes = 47;
 // Pools with further names share one name: "(other pools)".
-inline constexpr size_t kMostPoolNames = 1024;
+inline constexpr size_t kMaxPoolNames = 1024;
 
 // Returns null if memory is refused. Longer names are cut off.
 Pool* create_pool(const char* name);

@@ -25,7 +25,7 @@
 namespace seemalloc::profile {
 
 struct PoolName;
-struct PoolSite;
+struct PoolStack;
 
 struct Pool {
   Pool* next;  // in the list of reusable pools; otherwise unspecified
@@ -37,7 +37,7 @@ struct Pool {
 struct PoolSample {
   uintptr_t block;  // 0: the slot is empty
   Pool* pool;
-  PoolSite* site;
+  PoolStack* site;
   uint64_t bytes;
   uint64_t interval_bytes;
   // Used by the table: 1 + the slots of the pool's next and previous samples, 0 at the ends.
@@ -57,7 +57,7 @@ class PoolTable {
   bool add(const PoolSample& sample) {
     Shard& home = shard(sample.pool);
     LockGuard guard(home.lock);
-    if (!make_room_locked(home)) return false;
+    if (!reserve_locked(home)) return false;
     place(home, sample);
     home.count++;
     filter(sample.block).fetch_add(1, std::memory_order_relaxed);
@@ -113,7 +113,7 @@ class PoolTable {
   static constexpr size_t kShardBits = 5;
   static constexpr size_t kFilterBits = 14;
   static constexpr size_t kFirstSlots = 16;
-  static constexpr size_t kMostSlots = size_t{1} << 31;  // numbers have 32 bits
+  static constexpr size_t kMaxSlots = size_t{1} << 31;  // numbers have 32 bits
 
   struct alignas(kCacheLineBytes) Shard {
     Lock lock;
@@ -142,14 +142,13 @@ class PoolTable {
     placed = sample;
     placed.next = sample.pool->first;
     placed.previous = 0;
-    point_neighbours(home, placed, number(i), number(i));
+    update_links(home, placed, number(i), number(i));
   }
 
   static uint32_t number(size_t slot) { return static_cast<uint32_t>(slot + 1); }
   // Sets the link to the predecessor in the sample's successor to `before`, and the link to the
   // successor in its predecessor to `after`.
-  static void point_neighbours(Shard& home, const PoolSample& sample, uint32_t before,
-                               uint32_t after) {
+  static void update_links(Shard& home, const PoolSample& sample, uint32_t before, uint32_t after) {
     if (sample.next != 0) home.slots[sample.next - 1].previous = before;
     (sample.previous != 0 ? home.slots[sample.previous - 1].next : sample.pool->first) = after;
   }
@@ -158,13 +157,13 @@ class PoolTable {
     filter(home.slots[hole].block).fetch_sub(1, std::memory_order_relaxed);
     home.count--;
     const PoolSample& gone = home.slots[hole];
-    point_neighbours(home, gone, gone.previous, gone.next);
+    update_links(home, gone, gone.previous, gone.next);
     for (size_t i = (hole + 1) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
       size_t wanted = hash_of(home.slots[i].block, home.slots[i].pool) & home.mask;
       // Its home slot is after the hole.
       if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;
       home.slots[hole] = home.slots[i];
-      point_neighbours(home, home.slots[hole], number(hole), number(hole));
+      update_links(home, home.slots[hole], number(hole), number(hole));
       hole = i;
     }
     home.slots[hole].block = 0;
@@ -172,11 +171,11 @@ class PoolTable {
 
   // Makes room for one more: at most 3/4 full, or fuller if a larger array is refused (invariant
   // 1).
-  static bool make_room_locked(Shard& home) {
+  static bool reserve_locked(Shard& home) {
     size_t capacity = home.slots == nullptr ? 0 : home.mask + 1;
     if ((home.count + 1) * 4 <= capacity * 3) return true;
     size_t wanted = capacity == 0 ? kFirstSlots : capacity * 2;
-    if (wanted > kMostSlots) return home.count + 2 <= capacity;
+    if (wanted > kMaxSlots) return home.count + 2 <= capacity;
     auto* larger = static_cast<PoolSample*>(
         os::arena_allocate(wanted * sizeof(PoolSample), alignof(PoolSample)));
     if (larger == nullptr) return home.count + 2 <= capacity;

@@ -100,7 +100,7 @@ TEST(PoolTable, IsAMap) {
 
 TEST(PoolTable, MemoryRefused) {
   static constinit PoolTable table;
-  os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+  os::FailCalls refuse(SYS_mmap, ENOMEM);
   // The arena's remaining memory is used up first. Then the table is full, and keeps its samples.
   uintptr_t block = 16;
   while (block < 16u << 20 && table.add({block, pool_number(1), nullptr, block, 1})) block += 16;
@@ -137,7 +137,7 @@ TEST(PoolTable, Threads) {
 }
 
 // A pool per request: the cost of emptying it does not depend on the samples of other pools.
-TEST(PoolTable, EmptyingAPoolCostsWhatItHas) {
+TEST(PoolTable, ResettingAPoolIsLinear) {
   static constinit PoolTable table;
   auto request_ns = [] {
     uint64_t least = UINT64_MAX;

@@ -23,7 +23,7 @@
 #include "core/os/kernel/syscall.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"
-#include "core/profile/heap/sampled_threads.h"
+#include "core/profile/heap/thread_numbers.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/sampler.h"
 
@@ -59,7 +59,8 @@ Stack make_stack(uintptr_t number) {
 // Stack, allocated, drawn, interval.
 using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;
 struct Counts {
-  uint64_t alloc = 0, live = 0, freed = 0, asked = 0, at_peak = 0, mark_alloc = 0, mark_live = 0;
+  uint64_t alloc = 0, live = 0, freed = 0, asked = 0, at_peak = 0, baseline_alloc_samples = 0,
+           baseline_live_samples = 0;
 };
 
 struct Block {
@@ -116,7 +117,7 @@ struct Model {
   void mark() {
     set_baseline();
     for (auto& [key, counts] : rows)
-      counts.mark_alloc = counts.alloc, counts.mark_live = counts.live;
+      counts.baseline_alloc_samples = counts.alloc, counts.baseline_live_samples = counts.live;
   }
 };
 
@@ -163,7 +164,8 @@ void expect_all(const Model& model) {
     auto d = [](uint64_t n) { return static_cast<double>(n); };
     add(allocs, key, {d(c.alloc)});
     add(peak, key, {d(c.at_peak)});
-    add(since, key, {d(c.alloc) - d(c.mark_alloc), d(c.live) - d(c.mark_live)});
+    add(since, key,
+        {d(c.alloc) - d(c.baseline_alloc_samples), d(c.live) - d(c.baseline_live_samples)});
     add(lifetime, key, {d(c.live), d(c.freed)});
     add(deaths, key, {d(c.freed)});
     add(churn, key, {d(c.alloc)}, {d(c.asked)});
@@ -216,18 +218,18 @@ TEST(ProfileKinds, AgreeWithAModel) {
 }
 
 // An interval that means "not all blocks are recorded"; the weight of each sample is 1 anyway.
-constexpr uint64_t kRare = 2;
+constexpr uint64_t kSampledInterval = 2;
 
 // Makes live bytes large once, so that there may be the maximum number of lifetime records by
 // thread.
-void make_room() {
-  record_free(record_alloc({GiB, GiB, kRare}, make_stack(1)));
-  ASSERT_EQ(most_thread_lives(), ThreadLivesTable::kMost);
+void reserve_lifetime_records() {
+  record_free(record_alloc({GiB, GiB, kSampledInterval}, make_stack(1)));
+  ASSERT_EQ(max_thread_lifetimes(), ThreadLifetimesTable::kMaxRecords);
 }
 
 // A sample whose stack is only the call in this function, regardless of the caller.
 SEEMALLOC_NOINLINE SampleId sample_here(Recorder* recorder) {
-  SampleId id = record_alloc(recorder, {100, 112, kRare}, 0, 1);
+  SampleId id = record_alloc(recorder, {100, 112, kSampledInterval}, 0, 1);
   asm volatile("");
   return id;
 }
@@ -243,7 +245,7 @@ std::map<std::string, DecodedRow> by_lifetime(uintptr_t pc) {
   return found;
 }
 
-TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
+TEST(ProfileKinds, LifetimesRecordAgesAndFreeingThreads) {
   constexpr uintptr_t kPc = 0x900000;
   Stack stack = make_stack(kPc - 0x10000);
   record_alloc({100, 112, 1}, stack);
@@ -279,7 +281,7 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
 }
 
 // A lifetime profile's figures for one stack, by thread and by the fate of the blocks.
-std::map<std::pair<std::string, std::string>, int64_t> lives_of(uintptr_t pc) {
+std::map<std::pair<std::string, std::string>, int64_t> lifetimes_of(uintptr_t pc) {
   std::map<std::pair<std::string, std::string>, int64_t> found;
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
     if (row.stack.at(0) != pc - 1) continue;
@@ -299,13 +301,13 @@ void as_thread(const char* name, F f) {
   std::thread([&] {
     prctl(PR_SET_NAME, name);
     f();
-    end_sampled_thread();
+    retire_thread_number();
   }).join();
 }
 
 // The thread that made the bucket, a later one, and one that frees blocks of the first.
 TEST(ProfileKinds, LifetimesKnowTheThread) {
-  make_room();
+  reserve_lifetime_records();
   // With a recorder, a bucket belongs to its maker, as for threads of a real program.
   Recorder* recorder = make_recorder();
   SampleId passed_on = 0;
@@ -337,14 +339,14 @@ TEST(ProfileKinds, LifetimesKnowTheThread) {
       {{"first", "old, another thread"}, 1},
       {{"second", "alive"}, 2},
       {{"second", "old, same thread"}, 2}};
-  EXPECT_EQ(lives_of(pc), expected);
+  EXPECT_EQ(lifetimes_of(pc), expected);
   for (SampleId id : left) record_free(id);
 }
 
 // Threads allocate at the same places and free each other's blocks. A model records the fate of
 // each thread's blocks. The sums over threads equal the counts of the buckets.
 TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
-  make_room();
+  reserve_lifetime_records();
   constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
   constexpr int kThreads = 4;
   uint64_t seed = seed_for_test();
@@ -369,7 +371,8 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
         Block block{0, t, 0};
         if (random() % 2 == 0) {
           block.place = random() % kPlaces;
-          block.id = record_alloc({100, 112, kRare}, make_stack(kFirst + block.place - 0x10000));
+          block.id = record_alloc({100, 112, kSampledInterval},
+                                  make_stack(kFirst + block.place - 0x10000));
           std::lock_guard<std::mutex> guard(lock);
           shared.push_back(block);
           model[{name_of(t), block.place, "alive"}]++;
@@ -387,7 +390,7 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
         }
         record_free(block.id);
       }
-      end_sampled_thread();
+      retire_thread_number();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -408,14 +411,14 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
 // If all blocks are recorded, frees are known by thread only for the maker of the bucket, unless
 // more is requested.
 TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
-  make_room();
+  reserve_lifetime_records();
   for (bool of_all : {false, true}) {
     constexpr uintptr_t kFirst = 0x940000;
     uintptr_t pc = kFirst + (of_all ? 1 : 0);
     as_thread("brief", [&] {
       record_free(nullptr, record_alloc({100, 112, 1}, make_stack(pc - 0x10000)), {0, of_all});
     });
-    auto found = lives_of(pc);
+    auto found = lifetimes_of(pc);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found.begin()->first.first, of_all ? "brief" : "(other threads)");
   }
@@ -423,7 +426,7 @@ TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
 
 // One sample each from many threads: rounded separately, their sum would be a quarter less.
 TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
-  make_room();
+  reserve_lifetime_records();
   constexpr uintptr_t kPlace = 0x950000;
   constexpr int kThreads = 64;
   constexpr size_t kBytes = 716800, kInterval = 524288;
@@ -449,15 +452,15 @@ TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
 
 // Far more threads than records: the sums are unchanged, and later threads are distinguished.
 TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
-  make_room();
+  reserve_lifetime_records();
   constexpr uintptr_t kFirst = 0x930000, kPlaces = 40;
-  constexpr size_t kThreads = 3 * ThreadLivesTable::kMost / kPlaces;
+  constexpr size_t kThreads = 3 * ThreadLifetimesTable::kMaxRecords / kPlaces;
   auto work = [&] {
     for (uintptr_t i = 0; i < kPlaces; i++)
-      record_free(record_alloc({100, 112, kRare}, make_stack(kFirst + i - 0x10000)));
+      record_free(record_alloc({100, 112, kSampledInterval}, make_stack(kFirst + i - 0x10000)));
   };
   for (size_t t = 0; t < kThreads; t++) as_thread("many", work);
-  EXPECT_LE(records.thread_lives.size(), ThreadLivesTable::kMost);
+  EXPECT_LE(records.thread_lifetimes.size(), ThreadLifetimesTable::kMaxRecords);
   as_thread("last", work);
   std::map<std::string, int64_t> freed;
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
@@ -471,11 +474,12 @@ TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
             std::string::npos);
 }
 
-SEEMALLOC_NOINLINE void free_here(SampleId id, DeathStacks wanted) {
+SEEMALLOC_NOINLINE void free_on_this_thread(SampleId id, FreeStackOptions wanted) {
   record_free(nullptr, id, wanted);
   asm volatile("");
 }
-SEEMALLOC_NOINLINE void free_there(Recorder* recorder, SampleId id, DeathStacks wanted) {
+SEEMALLOC_NOINLINE void free_with_recorder(Recorder* recorder, SampleId id,
+                                           FreeStackOptions wanted) {
   record_free(recorder, id, wanted);
   asm volatile("");
 }
@@ -504,12 +508,12 @@ DeathsFound deaths_of(uintptr_t pc) {
 // The record got no memory when the free was counted, but existed when the death was noted.
 TEST(ProfileKinds, ADeathMoreThanWasCountedIsNoHugeRow) {
   constexpr uintptr_t kPc = 0xD00000;
-  free_here(record_alloc({100, 112, 1}, make_stack(kPc - 0x10000)), {3, true});
+  free_on_this_thread(record_alloc({100, 112, 1}, make_stack(kPc - 0x10000)), {3, true});
   records.buckets.for_each([&](const Bucket& bucket) {
     if (bucket.stack->pcs()[0] != kPc) return;
-    Lifetimes* lifetimes = bucket.lifetimes(FreedBy::kSame);
+    Lifetimes* lifetimes = bucket.lifetimes(FreedBy::kSameThread);
     ASSERT_NE(lifetimes, nullptr);
-    records.deaths.add(*lifetimes, lifetimes->deaths()->stack, false);
+    records.free_stacks.add(*lifetimes, lifetimes->free_stacks()->stack, false);
   });
   std::map<std::pair<std::string, size_t>, int64_t> expected{{{"same thread", 3}, 2}};
   EXPECT_EQ(deaths_of(kPc).objects, expected);
@@ -521,23 +525,23 @@ TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
   auto make = [&](uint64_t interval = 1) { return record_alloc({100, 112, interval}, stack); };
   Recorder* recorder = make_recorder();
   make();  // alive
-  for (int i = 0; i < 5; i++) free_here(make(), {3, true});
-  for (int i = 0; i < 7; i++) free_there(recorder, make(), {5, true});
+  for (int i = 0; i < 5; i++) free_on_this_thread(make(), {3, true});
+  for (int i = 0; i < 7; i++) free_with_recorder(recorder, make(), {5, true});
   // Not recorded, because every block is.
-  for (int i = 0; i < 2; i++) free_here(make(), {3, false});
-  free_here(make(), {0, true});  // not recorded, because it is not requested
+  for (int i = 0; i < 2; i++) free_on_this_thread(make(), {3, false});
+  free_on_this_thread(make(), {0, true});  // not recorded, because it is not requested
   DeathsFound found = deaths_of(kPc);
   std::map<std::pair<std::string, size_t>, int64_t> expected{
       {{"same thread", 0}, 3}, {{"same thread", 3}, 5}, {{"same thread", 5}, 7}};
   EXPECT_EQ(found.objects, expected);
   EXPECT_EQ(found.stacks.size(), 3u) << "a recalled stack is the same";
   int64_t weight = std::llround(sample_weight(112, 4096));
-  free_here(make(4096), {3, false});
-  std::thread([&] { free_here(make(4096), {4, false}); }).join();
+  free_on_this_thread(make(4096), {3, false});
+  std::thread([&] { free_on_this_thread(make(4096), {4, false}); }).join();
   expected[{"same thread", 3}] += weight;
   expected[{"same thread", 4}] += weight;
   SampleId passed_on = make();
-  std::thread([&] { free_here(passed_on, {4, true}); }).join();
+  std::thread([&] { free_on_this_thread(passed_on, {4, true}); }).join();
   expected[{"another thread", 4}] = 1;
   EXPECT_EQ(deaths_of(kPc).objects, expected);
   std::string text = comments(written(Kind::kDeaths));
@@ -569,7 +573,7 @@ TEST(ProfileKinds, ChurnKnowsShortLivesAndCopies) {
   EXPECT_EQ(sum[6], sum[5] * 112);
 }
 
-TEST(ProfileKinds, SayWhatTheyAre) {
+TEST(ProfileKinds, DescribeTheirContents) {
   SampleId id = record_alloc({100, 112, 1}, make_stack(1));
   for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++) {
     std::string text = comments(written(static_cast<Kind>(kind)));
@@ -608,7 +612,7 @@ TEST(ProfileKinds, SayWhatTheyAre) {
 
 // Each figure is the sum of the rows with its standard error; blocks freed by another thread are a
 // part.
-TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
+TEST(ProfileKinds, ReportFreedBytesExactlyAndWithTheirError) {
   constexpr uint64_t kInterval = 4096;
   struct Said {
     double bytes, error;
@@ -649,7 +653,7 @@ TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
 }
 
 // Only allocations since the baseline count, regardless of earlier ones and of frees.
-TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
+TEST(ProfileKinds, SinceReportsAllocatedBytesExactlyAndWithTheirError) {
   constexpr uint64_t kInterval = 4096;
   std::vector<SampleId> ids;
   auto record = [&](int count, size_t bytes) {

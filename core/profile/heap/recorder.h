@@ -8,18 +8,18 @@
 
 #include "core/base/units.h"
 #include "core/profile/sampling/live_table.h"
-#include "core/profile/sampling/sample_pace.h"
-#include "core/profile/unwind/stack_memo.h"
+#include "core/profile/sampling/sample_rate_limiter.h"
+#include "core/profile/unwind/stack_cache.h"
 
 namespace seemalloc::profile {
 
 struct Recorder {
   bool busy;
-  SamplePace pace;
+  SampleRateLimiter rate_limiter;
   IdCache ids;
   int64_t pending_bytes;  // live bytes not yet reported to the peak
-  StackMemo memo;
-  StackMemo deaths;  // stacks that free; these entries have no bucket
+  StackCache alloc_stacks;
+  StackCache free_stacks;  // stacks that free; these entries have no bucket
 };
 // Each thread that takes a sample has one.
 static_assert(sizeof(Recorder) <= 2 * KiB);

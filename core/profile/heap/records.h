@@ -13,12 +13,12 @@
 
 #include "core/profile/heap/sample_totals.h"
 #include "core/profile/sampling/bucket_table.h"
-#include "core/profile/sampling/deaths.h"
+#include "core/profile/sampling/free_stacks.h"
 #include "core/profile/sampling/live_table.h"
 #include "core/profile/sampling/peak.h"
 #include "core/profile/sampling/stack_table.h"
-#include "core/profile/sampling/thread_lives.h"
-#include "core/profile/sampling/thread_names.h"
+#include "core/profile/sampling/thread_lifetimes.h"
+#include "core/profile/sampling/thread_table.h"
 
 namespace seemalloc::profile {
 
@@ -38,10 +38,10 @@ struct Records {
   BucketTable buckets;
   StackTable stacks;
   LiveTable live;
-  ThreadNames threads;  // that have recorded samples
-  ThreadLivesTable thread_lives;
-  Deaths deaths;
-  Peak peak;
+  ThreadTable threads;  // that have recorded samples
+  ThreadLifetimesTable thread_lifetimes;
+  FreeStackTable free_stacks;
+  PeakTracker peak;
   Baseline baseline;
   std::atomic<uint64_t> first_sample_ns{0};  // CLOCK_MONOTONIC; 0: none yet
   std::atomic<uint64_t> dropped{0};          // samples lost for lack of memory
@@ -53,12 +53,12 @@ extern Records records;
 
 // The maximum number of per-thread lifetime records: 1/400 of the peak of live bytes (estimated
 // from samples), but at least 512 records.
-inline size_t most_thread_lives() {
-  constexpr size_t kLeast = 512, kShare = 400;
+inline size_t max_thread_lifetimes() {
+  constexpr size_t kMin = 512, kShare = 400;
   int64_t peak = records.peak.bytes();
   size_t most =
-      kLeast + (peak > 0 ? static_cast<size_t>(peak) : 0) / (kShare * sizeof(ThreadLives));
-  return most < ThreadLivesTable::kMost ? most : ThreadLivesTable::kMost;
+      kMin + (peak > 0 ? static_cast<size_t>(peak) : 0) / (kShare * sizeof(ThreadLifetimes));
+  return most < ThreadLifetimesTable::kMaxRecords ? most : ThreadLifetimesTable::kMaxRecords;
 }
 
 // One bucket's counters, read once.
@@ -66,24 +66,27 @@ struct BucketRow {
   const Bucket* bucket;
   uint64_t alloc_samples;
   uint64_t live_samples;
-  uint64_t elsewhere_samples;      // freed by another thread
-  uint64_t asked_bytes;            // requested bytes of all samples since the start
-  uint64_t live_asked_bytes;       // requested bytes of the live samples
-  uint64_t mark_alloc, mark_live;  // counts at the baseline
+  uint64_t remote_freed_samples;  // freed by another thread
+  uint64_t requested_bytes;       // requested bytes of all samples since the start
+  uint64_t live_requested_bytes;  // requested bytes of the live samples
+  uint64_t baseline_alloc_samples, baseline_live_samples;  // counts at the baseline
   uint64_t peak_samples;  // live at the high-water mark; filled in by the caller that needs it
   double weight;          // blocks that one sample stands for
 
   double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
   double live_objects() const { return weight * static_cast<double>(live_samples); }
-  double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
+  double remote_freed_objects() const { return weight * static_cast<double>(remote_freed_samples); }
   double peak_objects() const { return weight * static_cast<double>(peak_samples); }
-  // Objects since the baseline. more_live_objects() may be negative; new_objects() may be negative
-  // if the baseline was set while the counts were read.
-  double new_objects() const {
-    return weight * (static_cast<double>(alloc_samples) - static_cast<double>(mark_alloc));
+  // Objects since the baseline. live_objects_since_baseline() may be negative;
+  // alloc_objects_since_baseline() may be negative if the baseline was set while the counts were
+  // read.
+  double alloc_objects_since_baseline() const {
+    return weight *
+           (static_cast<double>(alloc_samples) - static_cast<double>(baseline_alloc_samples));
   }
-  double more_live_objects() const {
-    return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live));
+  double live_objects_since_baseline() const {
+    return weight *
+           (static_cast<double>(live_samples) - static_cast<double>(baseline_live_samples));
   }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
@@ -102,18 +105,18 @@ class SamplingError {
     double missing = objects * (1 - 1 / weight), largest = weight * bytes;
     if (!(missing > 0)) return;
     squares_ += missing * weight * bytes * bytes;  // objects are samples / p
-    missing_ += missing;
+    missing_blocks_ += missing;
     if (largest > largest_) largest_ = largest;
   }
   double variance() const {
     // Expected missing blocks ≥ 1/40: add the whole extra block; else a part.
-    constexpr double kCertain = 40;
-    double part = kCertain * missing_;
+    constexpr double kMissingScale = 40;
+    double part = kMissingScale * missing_blocks_;
     return squares_ + largest_ * largest_ * (part < 1 ? part : 1);
   }
 
  private:
-  double squares_ = 0, missing_ = 0, largest_ = 0;
+  double squares_ = 0, missing_blocks_ = 0, largest_ = 0;
 };
 
 // Sums of rows.

@@ -1,8 +1,8 @@
 #include "core/profile/heap/thread_rows.h"
 
 #include "core/base/text.h"
-#include "core/profile/heap/held.h"
 #include "core/profile/heap/lifetime_rows.h"
+#include "core/profile/heap/live_counts.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/sampling/sampler.h"
 
@@ -10,11 +10,11 @@ namespace seemalloc::profile {
 
 namespace {
 
-void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thread& thread,
+void write_row(ProfileEncoder& encoder, const LiveCount& held, const ThreadTable::Thread& thread,
                uint64_t interval_bytes) {
   const BucketKey& key = held.bucket->key;
   double objects =
-      sample_weight(key.drawn_bytes, key.interval_bytes) * static_cast<double>(held.samples);
+      sample_weight(key.sampled_bytes, key.interval_bytes) * static_cast<double>(held.samples);
   int64_t values[] = {rounded(objects),
                       rounded(objects * static_cast<double>(key.allocated_bytes))};
   Label labels[kBucketLabels + kThreadLabels];
@@ -25,7 +25,7 @@ void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thr
 
 }  // namespace
 
-unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels) {
+unsigned thread_labels(const ThreadTable::Thread& thread, Label* labels) {
   labels[0] = {"thread", 0, nullptr, kOtherThreads};
   if (thread.id == 0) return 1;
   labels[0].text = thread.name[0] != 0 ? thread.name : kNamelessThread;
@@ -35,13 +35,13 @@ unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels) {
 
 bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
   records.threads.refresh();
-  HeldCounts counts;
+  LiveCounts counts;
   // So that each name is written once.
-  if (!counts.take(HeldCounts::Order::kByThread)) return false;
-  ThreadNames::Thread thread;
+  if (!counts.collect(LiveCounts::Order::kByThread)) return false;
+  ThreadTable::Thread thread;
   uint32_t number = 0;
   uint64_t threads = 0, others = 0;
-  for (const Held& held : counts) {
+  for (const LiveCount& held : counts) {
     if (held.thread != number) {
       thread = records.threads.get(number = held.thread);
       threads += thread.id != 0;
@@ -53,7 +53,7 @@ bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
   text << "threads: " << threads << " have live blocks";
   if (others != 0) {
     text << "; " << others << " samples are of " << kOtherThreads << ": at most "
-         << uint64_t{ThreadNames::kMost} << " threads with live blocks are distinguished";
+         << uint64_t{ThreadTable::kMaxThreads} << " threads with live blocks are distinguished";
   }
   encoder.comment(text);
   return true;

@@ -7,7 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/os/kernel/files.h"
-#include "core/profile/code/unloaded.h"
+#include "core/profile/code/unloaded_modules.h"
 
 namespace seemalloc::profile {
 

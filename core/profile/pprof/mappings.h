@@ -1,5 +1,6 @@
 // Mappings: the executable mappings of this process as a profile lists them: file, range, offset,
-// build id. Includes unloaded modules, at the addresses that stacks have for them now (unloaded.h).
+// build id. Includes unloaded modules, at the addresses that stacks have for them now
+// (unloaded_modules.h).
 //
 // Read from /proc/self/maps with plain system calls when a profile is written: no dynamic linker,
 // no malloc. Without /proc the table is empty. Threads: one per object; the process may map and

@@ -1,7 +1,7 @@
 #include "core/profile/pprof/profile_encoder.h"
 
 #include "core/os/kernel/clock.h"
-#include "core/profile/code/unloaded.h"
+#include "core/profile/code/unloaded_modules.h"
 #include "core/profile/python/python.h"
 #include "core/profile/python/python_pc.h"
 #include "core/profile/sampling/stack.h"
@@ -64,10 +64,10 @@ constexpr char kDropFrames[] =
     "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
     "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
 
-constexpr unsigned kMostLabels = 13;
+constexpr unsigned kMaxLabels = 13;
 
 // The joint's number, among those of Python functions.
-constexpr uintptr_t kJointFunction = UINTPTR_MAX;
+constexpr uintptr_t kFreedByFunction = UINTPTR_MAX;
 
 }  // namespace
 
@@ -103,13 +103,13 @@ void ProfileEncoder::write_python_comment() {
   PythonCounters counters = python_counters();
   FixedText<256> text;
   text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
-       << " stacks with Python frames that could not be read, " << counters.without_room
+       << " stacks with Python frames that could not be read, " << counters.without_space
        << " frames of functions for which there was no space";
   comment(text);
 }
 
 void ProfileEncoder::write_unloaded_comment() {
-  uint64_t times = unloaded_without_room();
+  uint64_t times = unmoved_unloads();
   if (times == 0) return;
   FixedText<192> text;
   text
@@ -230,7 +230,7 @@ uint64_t ProfileEncoder::python_location(uintptr_t pc) {
   uint64_t id = locations_.number(pc, &is_new);
   if (id == 0) refused_ = true;
   if (!is_new) return id;
-  PythonPc place = python_pc(pc);
+  PythonPc place = decode_python_pc(pc);
   write_named_location(id, pc, python_function(place.function), place.line);
   return id;
 }
@@ -276,20 +276,20 @@ void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_
 }
 
 // The location that is a name without an address.
-uint64_t ProfileEncoder::joint() {
-  if (joint_ != 0) return joint_;
+uint64_t ProfileEncoder::freed_by_location() {
+  if (freed_by_location_ != 0) return freed_by_location_;
   bool is_new;
-  joint_ = locations_.number(UINTPTR_MAX, &is_new);  // not inside any call
-  if (joint_ == 0) refused_ = true;
-  uint64_t name = string(kJoint), function = functions_.number(kJointFunction, &is_new);
+  freed_by_location_ = locations_.number(UINTPTR_MAX, &is_new);  // not inside any call
+  if (freed_by_location_ == 0) refused_ = true;
+  uint64_t name = string(kFreedByFrame), function = functions_.number(kFreedByFunction, &is_new);
   if (function == 0) refused_ = true;
   write_function(function, name, 0, 0);
-  write_named_location(joint_, 0, function, 0);
-  return joint_;
+  write_named_location(freed_by_location_, 0, function, 0);
+  return freed_by_location_;
 }
 
 namespace {
-// The address may be moved concurrently (unloaded.h).
+// The address may be moved concurrently (unloaded_modules.h).
 uintptr_t load(const uintptr_t& return_address) {
   return __atomic_load_n(&return_address, __ATOMIC_RELAXED);
 }
@@ -308,15 +308,15 @@ void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, co
   DCHECK(freed_depth <= kMaxStackDepth && made_depth <= kMaxStackDepth);
   unsigned depth = 0;
   for (unsigned i = 0; i < freed_depth; i++) ids_[depth++] = location(load(freed[i]));
-  ids_[depth++] = joint();
+  ids_[depth++] = freed_by_location();
   for (unsigned i = 0; i < made_depth; i++) ids_[depth++] = location(load(made[i]));
   write_row(depth, values, labels, label_count);
 }
 
 void ProfileEncoder::write_row(unsigned depth, const int64_t* values, const Label* labels,
                                unsigned label_count) {
-  DCHECK(label_count <= kMostLabels);
-  uint64_t keys[kMostLabels], texts[kMostLabels], units[kMostLabels];
+  DCHECK(label_count <= kMaxLabels);
+  uint64_t keys[kMaxLabels], texts[kMaxLabels], units[kMaxLabels];
   for (unsigned i = 0; i < label_count; i++) {
     keys[i] = string(labels[i].key);
     texts[i] = labels[i].text != nullptr ? string(labels[i].text) : 0;

@@ -14,9 +14,9 @@
 
 #include "core/base/text.h"
 #include "core/profile/pprof/buffer.h"
+#include "core/profile/pprof/comment_writer.h"
 #include "core/profile/pprof/location_table.h"
 #include "core/profile/pprof/mappings.h"
-#include "core/profile/pprof/notes.h"
 #include "core/profile/pprof/proto.h"
 #include "core/profile/sampling/stack.h"
 
@@ -49,7 +49,7 @@ class ProfileEncoder {
   void duration(uint64_t ns);
   void comment(const Text& text);
   // Writes each line as a comment.
-  Notes notes() {
+  CommentWriter notes() {
     return {[](void* encoder, const Text& text) {
               static_cast<ProfileEncoder*>(encoder)->comment(text);
             },
@@ -60,11 +60,11 @@ class ProfileEncoder {
            const Label* labels, unsigned label_count);
 
   // Writes a row of two stacks: towards the root `made`, which allocated a block; below it, after a
-  // frame named kJoint, `freed`, which freed it. Either may have no frames.
+  // frame named kFreedByFrame, `freed`, which freed it. Either may have no frames.
   void joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made,
                   unsigned made_depth, const int64_t* values, const Label* labels,
                   unsigned label_count);
-  static constexpr const char* kJoint = "(freed by)";
+  static constexpr const char* kFreedByFrame = "(freed by)";
 
   // Transfers the profile to *out. Returns false if memory was refused; then *out is empty.
   bool finish(Buffer* out);
@@ -91,7 +91,7 @@ class ProfileEncoder {
   uint64_t python_function(uint32_t number);
   void write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line);
   void write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line);
-  uint64_t joint();
+  uint64_t freed_by_location();
   void write_row(unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
   void write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit);
 
@@ -102,7 +102,7 @@ class ProfileEncoder {
   Mappings mappings_;
   LocationTable locations_;
   LocationTable functions_;               // indexed by the number of a Python function
-  uint64_t joint_ = 0;                    // its location; 0: not written yet
+  uint64_t freed_by_location_ = 0;        // its location; 0: not written yet
   uint64_t ids_[2 * kMaxStackDepth + 1];  // of the current row
   bool refused_ = false;
   bool drop_frames_ = true;

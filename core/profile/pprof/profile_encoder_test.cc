@@ -26,7 +26,7 @@ std::string finished(ProfileEncoder& encoder) {
   return bytes;
 }
 
-TEST(ProfileEncoder, WritesWhatItIsGiven) {
+TEST(ProfileEncoder, WritesAllFields) {
   ProfileEncoder encoder;
   ASSERT_TRUE(encoder.begin(kTypes, 2, {"time", "nanoseconds"}, 1000));
   encoder.duration(5000);
@@ -109,7 +109,7 @@ TEST(ProfileEncoder, AgreesWithAModel) {
   }
 }
 
-TEST(ProfileEncoder, SaysWhenMemoryIsRefused) {
+TEST(ProfileEncoder, ReportsRefusedMemory) {
   static long calls_until_refusal;
   int refusals = 0;
   for (long nth = 1;; nth++) {

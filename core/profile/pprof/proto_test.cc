@@ -53,7 +53,7 @@ TEST(ProtoWriter, EncodesTextsAndMessages) {
             "2a00");
 }
 
-TEST(ProtoWriter, MakesRoomForLongLengths) {
+TEST(ProtoWriter, ReservesBytesForLongLengths) {
   for (size_t length : {127, 128, 300, 16383, 16384, 300000}) {
     ProtoWriter writer;
     writer.begin(1);
@@ -75,7 +75,7 @@ TEST(ProtoWriter, MakesRoomForLongLengths) {
   }
 }
 
-TEST(ProtoWriter, SaysWhenMemoryIsRefused) {
+TEST(ProtoWriter, ReportsRefusedMemory) {
   ProtoWriter writer;
   writer.number(1, 1);
   os::fault_hook = [](long number) -> long {

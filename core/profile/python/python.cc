@@ -92,17 +92,17 @@ struct Symbols {
   bool any() const { return thread_state != nullptr; }
 };
 
-Symbols linked() {
+Symbols linked_symbols() {
   return {&Py_Version,  PyCode_Type, PyUnicode_Type,
           PyBytes_Type, _PyRuntime,  PyGILState_GetThisThreadState};
 }
 
-constinit Symbols loaded{};  // by dlopen; read only after has_loaded is true
-std::atomic<bool> has_loaded{false}, is_kept{false};
-constinit Python here{};
+constinit Symbols dlopened_symbols{};  // by dlopen; read only after has_dlopened_symbols is true
+std::atomic<bool> has_dlopened_symbols{false}, is_kept{false};
+constinit Python process_python{};
 std::atomic<PythonNames*> names{nullptr};
-std::atomic<uint64_t> unreadable{0}, without_room{0};
-bool refused = false;  // the warning was printed
+std::atomic<uint64_t> unreadable{0}, without_space{0};
+bool warned = false;  // the warning was printed
 
 uint64_t word_at(const char* object, size_t offset) {
   uint64_t word;
@@ -169,9 +169,9 @@ const PythonLayout* layout_of(const Symbols& symbols) {
   return layout->has_cframes || offsets_agree(symbols.runtime, *layout) ? layout : nullptr;
 }
 
-void refuse(const char* why) {
-  if (refused) return;
-  refused = true;
+void warn_once(const char* why) {
+  if (warned) return;
+  warned = true;
   FixedText<256> line;
   line << "python_frames: " << why << "; Python functions are shown as interpreter frames";
   warn(line.c_str());
@@ -187,7 +187,7 @@ void refuse_version(const Symbols& symbols) {
     why << "before 3.11";
   }
   why << " is not supported (3.11, 3.12 and 3.13 are, as released and with the global interpreter lock)";
-  refuse(why.c_str());
+  warn_once(why.c_str());
 }
 
 bool make_names() {
@@ -207,34 +207,35 @@ const PythonLayout* python_layout(unsigned minor) {
   return nullptr;
 }
 
-void follow_python_option(bool on) {
+void set_python_frames(bool on) {
   const Python* found = nullptr;
-  Symbols symbols = linked();
-  if (!symbols.any() && has_loaded.load(std::memory_order_acquire)) symbols = loaded;
+  Symbols symbols = linked_symbols();
+  if (!symbols.any() && has_dlopened_symbols.load(std::memory_order_acquire))
+    symbols = dlopened_symbols;
   if (on && symbols.any()) {
     const PythonLayout* layout = layout_of(symbols);
     if (layout == nullptr) {
       refuse_version(symbols);
     } else if (!make_names()) {
-      refuse("no memory for function names");
+      warn_once("no memory for function names");
     } else {
       // Signal handlers may be reading it. It is the same each time, so it is written only once.
-      if (here.layout == nullptr) {
-        here = {layout,
-                reinterpret_cast<uintptr_t>(symbols.code_type),
-                reinterpret_cast<uintptr_t>(symbols.text_type),
-                reinterpret_cast<uintptr_t>(symbols.bytes_type),
-                symbols.thread_state,
-                names.load(std::memory_order_relaxed)};
+      if (process_python.layout == nullptr) {
+        process_python = {layout,
+                          reinterpret_cast<uintptr_t>(symbols.code_type),
+                          reinterpret_cast<uintptr_t>(symbols.text_type),
+                          reinterpret_cast<uintptr_t>(symbols.bytes_type),
+                          symbols.thread_state,
+                          names.load(std::memory_order_relaxed)};
       }
-      found = &here;
+      found = &process_python;
     }
   }
   detail::python.store(found, std::memory_order_release);
 }
 
 bool note_loaded_python(uintptr_t pc) {
-  if (linked().any() || has_loaded.load(std::memory_order_acquire)) return false;
+  if (linked_symbols().any() || has_dlopened_symbols.load(std::memory_order_acquire)) return false;
   const link_map* object = loaded_object_of(pc);
   if (object == nullptr || object->l_ld == nullptr) return false;
   os::DynamicSymbols symbols(object->l_ld, object->l_addr);
@@ -243,21 +244,22 @@ bool note_loaded_python(uintptr_t pc) {
   auto data = [&](const char* name) {
     return reinterpret_cast<const char*>(symbols.address_of_variable(name));
   };
-  loaded = {reinterpret_cast<const unsigned long*>(data("Py_Version")),
-            data("PyCode_Type"),
-            data("PyUnicode_Type"),
-            data("PyBytes_Type"),
-            data("_PyRuntime"),
-            reinterpret_cast<void* (*)()>(state)};
-  has_loaded.store(true, std::memory_order_release);
+  dlopened_symbols = {reinterpret_cast<const unsigned long*>(data("Py_Version")),
+                      data("PyCode_Type"),
+                      data("PyUnicode_Type"),
+                      data("PyBytes_Type"),
+                      data("_PyRuntime"),
+                      reinterpret_cast<void* (*)()>(state)};
+  has_dlopened_symbols.store(true, std::memory_order_release);
   return true;
 }
 
-void keep_wanted_python() {
-  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed) ||
-      wanted_python() == nullptr)
+void keep_active_python() {
+  if (!has_dlopened_symbols.load(std::memory_order_acquire) ||
+      is_kept.load(std::memory_order_relaxed) || active_python() == nullptr)
     return;
-  const link_map* object = loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state));
+  const link_map* object =
+      loaded_object_of(reinterpret_cast<uintptr_t>(dlopened_symbols.thread_state));
   if (object == nullptr || dlopen == nullptr ||
       dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
     return;
@@ -265,12 +267,14 @@ void keep_wanted_python() {
 }
 
 void forget_closed_python() {
-  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed))
+  if (!has_dlopened_symbols.load(std::memory_order_acquire) ||
+      is_kept.load(std::memory_order_relaxed))
     return;
-  if (loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state)) != nullptr) return;
+  if (loaded_object_of(reinterpret_cast<uintptr_t>(dlopened_symbols.thread_state)) != nullptr)
+    return;
   detail::python.store(nullptr, std::memory_order_release);
-  here.layout = nullptr;
-  has_loaded.store(false, std::memory_order_release);
+  process_python.layout = nullptr;
+  has_dlopened_symbols.store(false, std::memory_order_release);
 }
 
 const PythonNames* python_names() { return names.load(std::memory_order_acquire); }
@@ -281,10 +285,11 @@ size_t python_name_bytes() {
 }
 
 PythonCounters python_counters() {
-  return {unreadable.load(std::memory_order_relaxed), without_room.load(std::memory_order_relaxed)};
+  return {unreadable.load(std::memory_order_relaxed),
+          without_space.load(std::memory_order_relaxed)};
 }
 void count_unreadable_python() { unreadable.fetch_add(1, std::memory_order_relaxed); }
-void count_python_without_room() { without_room.fetch_add(1, std::memory_order_relaxed); }
+void count_python_without_room() { without_space.fetch_add(1, std::memory_order_relaxed); }
 
 #ifdef SEEMALLOC_DEBUG
 void use_python_for_test(Python* python) {

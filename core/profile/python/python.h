@@ -1,7 +1,7 @@
 // CPython in this process: whether it is present and its frames are requested (option
 // python_frames), and the offsets of the fields that are read, by version.
 //
-// core/api calls follow_python_option() when the option was read or set. The unwinder calls the
+// core/api calls set_python_frames() when the option was read or set. The unwinder calls the
 // other functions, also in signal handlers. Threads: any. The only call into Python is the one for
 // the state of the calling thread, which takes no lock and allocates no memory.
 #pragma once
@@ -52,7 +52,7 @@ extern std::atomic<const Python*> python;
 }
 
 // Null while Python frames are not requested, or there is no Python of a known version.
-inline const Python* wanted_python() {
+inline const Python* active_python() {
   const Python* python = detail::python.load(std::memory_order_acquire);
   // The helper thread runs no code of the program.
   return SEEMALLOC_LIKELY(python == nullptr) || os::is_helper_thread() ? nullptr : python;
@@ -61,21 +61,21 @@ inline const Python* wanted_python() {
 // Whether the calling thread runs Python functions: its stack then has frames that C frames do not
 // show.
 inline bool runs_python() {
-  const Python* python = wanted_python();
+  const Python* python = active_python();
   return SEEMALLOC_UNLIKELY(python != nullptr) && python->thread_state() != nullptr;
 }
 
 // Searches for Python, or disables Python frames. Reports an unknown version once on standard
 // error. Not for signal handlers; one caller at a time.
-void follow_python_option(bool on);
+void set_python_frames(bool on);
 
 // CPython makes a thread-specific key when it starts. Returns true if the code at `pc`, which makes
-// a key, is in a CPython that was loaded by dlopen and is not known yet; follow_python_option()
+// a key, is in a CPython that was loaded by dlopen and is not known yet; set_python_frames()
 // then finds it.
 bool note_loaded_python(uintptr_t pc);
 // Called before and after a dlclose. While Python frames are requested, Python must stay loaded,
 // because it is called in signal handlers. Otherwise it is forgotten once it is unloaded.
-void keep_wanted_python();
+void keep_active_python();
 void forget_closed_python();
 
 // The names of the functions found so far, also after the option was turned off; null: there are
@@ -85,9 +85,9 @@ const PythonNames* python_names();
 size_t python_name_bytes();
 
 // `unreadable`: stacks with unreadable Python frames, which show the interpreter's frames.
-// `without_room`: frames of functions for which there was no room.
+// `without_space`: frames of functions for which there was no room.
 struct PythonCounters {
-  uint64_t unreadable, without_room;
+  uint64_t unreadable, without_space;
 };
 PythonCounters python_counters();
 void count_unreadable_python();

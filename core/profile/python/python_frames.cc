@@ -21,12 +21,12 @@ constexpr size_t kCodeFile = 112, kCodeQualifiedName = 128, kCodeLines = 136;
 constexpr size_t kBytesData = 32;
 constexpr size_t kUnitBytes = 2;
 constexpr uint8_t kOwnedByCStack = 3;
-constexpr size_t kFrameBytes = 72;      // the part that is read
-constexpr size_t kMostCodeBytes = 200;  // the same, in any version
-constexpr int64_t kMostLineBytes = 8 << 20;
+constexpr size_t kFrameBytes = 72;     // the part that is read
+constexpr size_t kMaxCodeBytes = 200;  // the same, in any version
+constexpr int64_t kMaxLineTableBytes = 8 << 20;
 // The maximum number of frames of one interpreter, and of interpreters of a thread, that are
 // followed.
-constexpr unsigned kMostFrames = 4096;
+constexpr unsigned kMaxFrames = 4096;
 
 struct BytesHead {
   uint64_t references;
@@ -43,22 +43,22 @@ T field(const char* object, size_t offset) {
 
 bool is_object(uintptr_t address) { return address != 0 && address % sizeof(uintptr_t) == 0; }
 
-using Places = PythonNames::Places;
+using CodeAddresses = PythonNames::CodeAddresses;
 
 // A copy of the head of a str and of the bytes after it in its page. Most texts fit in it
 // completely.
 struct TextCopy {
-  static constexpr size_t kMostBytes = 128;
+  static constexpr size_t kMaxBytes = 128;
 
   union {
     PythonTextHead head;
-    char bytes[kMostBytes];
+    char bytes[kMaxBytes];
   };
   size_t size;
 
   os::MemoryPiece piece(uintptr_t from) {
     size_t in_page = kPageBytes - from % kPageBytes;
-    size = in_page > kMostBytes ? kMostBytes : in_page < sizeof(head) ? sizeof(head) : in_page;
+    size = in_page > kMaxBytes ? kMaxBytes : in_page < sizeof(head) ? sizeof(head) : in_page;
     return {from, bytes, size};
   }
   // Returns null if the text is longer than the copy.
@@ -75,7 +75,7 @@ struct TextCopy {
 // A code object with the objects that it refers to, all verified.
 struct Code {
   uintptr_t address;
-  Places at;
+  CodeAddresses at;
   int32_t first_line;
   uint64_t units;
   bool hidden;  // no instruction is traceable
@@ -83,7 +83,7 @@ struct Code {
   BytesHead lines_head;
 };
 
-bool read_with_heads(os::MemoryPiece whole, const Places& at, Code* code) {
+bool read_with_heads(os::MemoryPiece whole, const CodeAddresses& at, Code* code) {
   os::MemoryPiece pieces[] = {code->file.piece(at.file),
                               code->name.piece(at.name),
                               {at.lines, &code->lines_head, sizeof(code->lines_head)},
@@ -93,9 +93,9 @@ bool read_with_heads(os::MemoryPiece whole, const Places& at, Code* code) {
 
 bool read_code(const Python& python, uintptr_t address, Code* code) {
   const PythonLayout& layout = *python.layout;
-  char copy[kMostCodeBytes];
+  char copy[kMaxCodeBytes];
   os::MemoryPiece whole{address, copy, layout.code_first_traceable + sizeof(int32_t)};
-  Places guess = python.names->find_places(address);
+  CodeAddresses guess = python.names->find_addresses(address);
   bool guessed = guess.file != 0 && read_with_heads(whole, guess, code);
   if (!guessed && !os::read_memory(&whole, 1)) return false;
   if (field<uintptr_t>(copy, kType) != python.code_type) return false;
@@ -110,11 +110,11 @@ bool read_code(const Python& python, uintptr_t address, Code* code) {
     if (!is_object(code->at.file) || !is_object(code->at.name) || !is_object(code->at.lines))
       return false;
     if (!read_with_heads({}, code->at, code)) return false;
-    python.names->remember_places(address, code->at);
+    python.names->cache_addresses(address, code->at);
   }
-  if (!code->file.head.is_sound(python) || !code->name.head.is_sound(python)) return false;
+  if (!code->file.head.is_valid(python) || !code->name.head.is_valid(python)) return false;
   return code->lines_head.type == python.bytes_type && code->lines_head.size >= 0 &&
-         code->lines_head.size <= kMostLineBytes;
+         code->lines_head.size <= kMaxLineTableBytes;
 }
 
 // ---- names ----
@@ -129,7 +129,7 @@ uint64_t hash_of(const char* text, size_t bytes) {
 }
 
 struct Text {
-  char at[PythonNames::kMostBytes];
+  char at[PythonNames::kMaxBytes];
 };
 
 SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t address,
@@ -228,8 +228,8 @@ bool find_line(const Python& python, const PythonCode& code, uintptr_t instructi
   uint64_t place = mix(mix(code.lines, code.lines_bytes), uint64_t{code.function} << 32 ^ unit);
   if (python.names->find_line(place, line)) return true;
   if (!decode_line(code, unit, line)) return false;
-  if (*line > PythonPc::kMostLine) *line = 0;
-  python.names->remember_line(place, *line);
+  if (*line > PythonPc::kMaxLine) *line = 0;
+  python.names->cache_line(place, *line);
   return true;
 }
 
@@ -241,7 +241,7 @@ PythonWalk::PythonWalk(const Python& python) : python_(python), layout_(*python.
   if (state == 0) return;
   if (os::read_memory(reinterpret_cast<const void*>(state + layout_.state_top), &top,
                       sizeof(top))) {
-    enter(top);
+    next_interpreter(top);
   } else {
     unreadable_ = true;
   }
@@ -249,7 +249,7 @@ PythonWalk::PythonWalk(const Python& python) : python_(python), layout_(*python.
 
 // `top` is the innermost interpreter's _PyCFrame or, in versions without these, its innermost
 // frame. The last _PyCFrame belongs to the thread state.
-void PythonWalk::enter(uintptr_t top) {
+void PythonWalk::next_interpreter(uintptr_t top) {
   anchor_ = frame_ = next_ = 0;
   if (!is_object(top)) return;
   if (!layout_.has_cframes) {
@@ -271,7 +271,7 @@ void PythonWalk::enter(uintptr_t top) {
 // In versions without _PyCFrames, the frame after the last one is on the C stack.
 void PythonWalk::find_anchor() {
   uintptr_t at = frame_;
-  for (unsigned n = 0; n < kMostFrames && at != 0; n++) {
+  for (unsigned n = 0; n < kMaxFrames && at != 0; n++) {
     Frame frame;
     if (!read_frame(at, &frame)) break;
     if (frame.marked) {
@@ -337,7 +337,7 @@ PythonWalk::Found PythonWalk::find(const Frame& frame, uintptr_t* pc) {
   } else if (!find_line(python_, *code, frame.instruction, &line)) {
     return Found::kUnreadable;
   }
-  *pc = word_of({code->function, line});
+  *pc = encode_python_pc({code->function, line});
   return Found::kFunction;
 }
 
@@ -345,7 +345,7 @@ PythonWalk::Found PythonWalk::find(const Frame& frame, uintptr_t* pc) {
 bool PythonWalk::append(Stack* out, size_t max_depth) {
   uint32_t before = out->depth;
   uintptr_t at = frame_;
-  for (unsigned n = 0; n < kMostFrames && at != 0; n++) {
+  for (unsigned n = 0; n < kMaxFrames && at != 0; n++) {
     Frame frame;
     uintptr_t pc;
     if (!read_frame(at, &frame)) break;
@@ -370,13 +370,13 @@ bool PythonWalk::append(Stack* out, size_t max_depth) {
 void PythonWalk::replace_last(Stack* out, size_t max_depth) {
   uintptr_t native = out->pcs[--out->depth];
   if (!append(out, max_depth)) out->pcs[out->depth++] = native;
-  enter(next_);
+  next_interpreter(next_);
 }
 
 void PythonWalk::append_rest(Stack* out, size_t max_depth) {
-  for (unsigned n = 0; n < kMostFrames && any() && !out->truncated; n++) {
+  for (unsigned n = 0; n < kMaxFrames && has_interpreter() && !out->truncated; n++) {
     append(out, max_depth);
-    enter(next_);
+    next_interpreter(next_);
   }
 }
 

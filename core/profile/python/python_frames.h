@@ -42,10 +42,12 @@ class PythonWalk {
   PythonWalk& operator=(const PythonWalk&) = delete;
 
   // Whether this thread runs an interpreter that has not been handled yet.
-  bool any() const { return anchor_ != 0; }
+  bool has_interpreter() const { return anchor_ != 0; }
   // Whether that interpreter's C frame is the one with stack pointer `low` and caller's stack
   // pointer `high`.
-  bool runs_in(uintptr_t low, uintptr_t high) const { return anchor_ > low && anchor_ < high; }
+  bool is_interpreter_frame(uintptr_t low, uintptr_t high) const {
+    return anchor_ > low && anchor_ < high;
+  }
   // Replaces the last frame of `out` by that interpreter's functions, and moves on to the next
   // interpreter. If the functions cannot be read, the frame stays.
   void replace_last(Stack* out, size_t max_depth);
@@ -59,7 +61,7 @@ class PythonWalk {
   };
   enum class Found { kFunction, kNone, kUnreadable };
 
-  void enter(uintptr_t top);
+  void next_interpreter(uintptr_t top);
   void find_anchor();
   bool read_frame(uintptr_t frame, Frame* out);
   bool append(Stack* out, size_t max_depth);
@@ -70,7 +72,7 @@ class PythonWalk {
   const PythonLayout& layout_;
   uintptr_t anchor_ = 0;  // 0: there is no further interpreter
   uintptr_t frame_ = 0;   // the innermost frame of the next interpreter
-  uintptr_t next_ = 0;    // the argument of enter() for the interpreter after it
+  uintptr_t next_ = 0;    // the argument of next_interpreter() for the interpreter after it
   bool unreadable_ = false;
   static constexpr unsigned kKnown = 4;
   PythonCode known_[kKnown] = {};

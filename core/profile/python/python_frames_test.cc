@@ -160,13 +160,13 @@ NOINLINE void interpret(FakePython& fake, const std::vector<Called>& functions,
 
 std::string shown(uintptr_t pc) {
   if (!is_python_pc(pc)) return "C";
-  PythonPc place = python_pc(pc);
+  PythonPc place = decode_python_pc(pc);
   PythonNames::Function function = python_names()->function(place.function);
   return std::string(function.name.data, function.name.bytes) + ":" + std::to_string(place.line);
 }
 
 // One stack captured in both ways from the same place.
-struct Both {
+struct StackPair {
   Stack with, without;
   std::string text() const {
     std::string line;
@@ -188,7 +188,7 @@ struct Both {
   }
 };
 
-NOINLINE void take(Both* both, size_t max_depth = kMaxStackDepth) {
+NOINLINE void take(StackPair* both, size_t max_depth = kMaxStackDepth) {
   // A single call for both, so that they have the same return address.
   static void (*volatile captures[])(Stack*, size_t) = {capture_native_stack, capture_stack};
   Stack* stacks[] = {&both->without, &both->with};
@@ -199,7 +199,7 @@ NOINLINE void take(Both* both, size_t max_depth = kMaxStackDepth) {
   KEEP_FRAME;
 }
 
-std::string python_only(const Both& both) {
+std::string python_only(const StackPair& both) {
   std::string line;
   for (size_t i = 0; i < both.with.depth; i++) {
     if (is_python_pc(both.with.pcs[i])) line += shown(both.with.pcs[i]) + " ";
@@ -210,11 +210,11 @@ std::string python_only(const Both& both) {
 class PythonFrames : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Versions, PythonFrames, testing::Values(11, 12, 13));
 
-TEST_P(PythonFrames, StandInPlaceOfTheInterpreter) {
+TEST_P(PythonFrames, ReplaceInterpreterFrames) {
   FakePython fake(GetParam());
   uintptr_t main = fake.code("<module>", 1), work = fake.code("Work.run", 10),
             key = fake.code("key", 100);
-  Both both;
+  StackPair both;
   interpret(fake, {{main, 0}, {work, 5}}, [&] {
     interpret(fake, {{key, 15}}, [&] { take(&both); });
   });
@@ -230,7 +230,7 @@ TEST_P(PythonFrames, StandInPlaceOfTheInterpreter) {
 
 TEST_P(PythonFrames, AreThereBeforeTheFirstInstructionToo) {
   FakePython fake(GetParam());
-  Both both;
+  StackPair both;
   interpret(fake, {{fake.code("f", 7), -1}}, [&] { take(&both); });
   EXPECT_EQ(python_only(both), "f:7 ");
 }
@@ -239,7 +239,7 @@ TEST_P(PythonFrames, OfCodeThatPythonHidesAreLeftOut) {
   FakePython fake(GetParam());
   uintptr_t hidden = fake.code("cleanup", 1);
   FakePython::put(hidden, fake.layout.code_first_traceable, int32_t{16});
-  Both both;
+  StackPair both;
   interpret(fake, {{fake.code("f", 7), 0}, {hidden, 0}, {fake.code("__init__", 30), 0}},
             [&] { take(&both); });
   EXPECT_EQ(python_only(both), "__init__:30 f:7 ");
@@ -249,7 +249,7 @@ TEST_P(PythonFrames, AreCutAtTheDepth) {
   FakePython fake(GetParam());
   uintptr_t code = fake.code("deeper", 1);
   for (size_t depth : {4, 20, 128}) {
-    Both both;
+    StackPair both;
     interpret(fake, std::vector<Called>(500, {code, 0}), [&] { take(&both, depth); });
     EXPECT_EQ(both.with.depth, depth);
     EXPECT_TRUE(both.with.truncated);
@@ -259,14 +259,14 @@ TEST_P(PythonFrames, AreCutAtTheDepth) {
 TEST_P(PythonFrames, AreNoneInAThreadWithoutPython) {
   FakePython fake(GetParam());
   state_of_thread = nullptr;
-  Both both;
+  StackPair both;
   interpret(fake, {{fake.code("f", 7), 0}}, [&] { take(&both); });
   both.expect_same_c_frames(0);
 }
 
-TEST_P(PythonFrames, OfAnotherStackLeaveThisOneAsItIs) {
+TEST_P(PythonFrames, OfAnotherStackAreIgnored) {
   FakePython fake(GetParam());
-  Both both;
+  StackPair both;
   interpret(fake, {{fake.code("f", 7), 0}}, [&] { KEEP_FRAME; });
   // An anchor that is in no C frame, as in another interpreter of the same thread.
   uintptr_t elsewhere = fake.object(256), code = fake.code("g", 1);
@@ -293,7 +293,7 @@ TEST_P(PythonFrames, HaveNamesInAnyAlphabet) {
       {U"𝒳𝒴", 4, "\U0001d4b3\U0001d4b4"}, {{0xD800, 'x', '\n'}, 2, "\uFFFDx?"},
       {{0x110000, 'x'}, 4, "\uFFFDx"},    {U"", 1, ""}};
   for (const auto& name : names) {
-    Both both;
+    StackPair both;
     interpret(fake, {{fake.code(fake.text(name.text, name.width), file, 3), 0}},
               [&] { take(&both); });
     EXPECT_EQ(python_only(both), name.utf8 + ":3 ");
@@ -305,17 +305,17 @@ TEST_P(PythonFrames, KeepTheEndOfLongPathsAndTheBeginningOfLongNames) {
   std::string long_name(3000, 'n'), path = std::string(3000, 'p') + "/end.py";
   for (bool ascii : {true, false}) {
     std::u32string name(long_name.begin(), long_name.end()), file(path.begin(), path.end());
-    Both both;
+    StackPair both;
     interpret(fake, {{fake.code(fake.text(name, 1, ascii), fake.text(file, 1, ascii), 3), 0}},
               [&] { take(&both); });
     for (size_t i = 0; i < both.with.depth; i++) {
       if (!is_python_pc(both.with.pcs[i])) continue;
       PythonNames::Function function =
-          python_names()->function(python_pc(both.with.pcs[i]).function);
+          python_names()->function(decode_python_pc(both.with.pcs[i]).function);
       std::string shown_name(function.name.data, function.name.bytes),
           shown_file(function.file.data, function.file.bytes);
-      EXPECT_LE(shown_name.size(), PythonNames::kMostBytes);
-      EXPECT_GE(shown_name.size(), PythonNames::kMostBytes / 4 - 8);
+      EXPECT_LE(shown_name.size(), PythonNames::kMaxBytes);
+      EXPECT_GE(shown_name.size(), PythonNames::kMaxBytes / 4 - 8);
       EXPECT_EQ(shown_name.substr(shown_name.size() - 5), "nn…");
       EXPECT_EQ(shown_file.substr(0, 5), "…pp");
       EXPECT_EQ(shown_file.substr(shown_file.size() - 7), "/end.py");
@@ -327,7 +327,7 @@ TEST_P(PythonFrames, KeepTheEndOfLongPathsAndTheBeginningOfLongNames) {
 TEST_P(PythonFrames, AreNotThoseOfCodeThatLayThereBefore) {
   FakePython fake(GetParam());
   uintptr_t code = fake.code("first", 1);
-  Both both;
+  StackPair both;
   interpret(fake, {{code, 0}}, [&] { take(&both); });
   EXPECT_EQ(python_only(both), "first:1 ");
   uintptr_t name;
@@ -343,7 +343,7 @@ TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
   uintptr_t good = fake.code("good", 1), bad = fake.code("bad", 1);
   FakePython::put(bad, 8, uintptr_t{8});  // not a code object
   uint64_t before = python_counters().unreadable;
-  Both both;
+  StackPair both;
   interpret(fake, {{good, 0}}, [&] {
     interpret(fake, {{good, 0}, {bad, 0}}, [&] { take(&both); });
   });
@@ -353,7 +353,7 @@ TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
 }
 
 // A signal may find any state. The C frames are correct anyway, and nothing faults.
-TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
+TEST_P(PythonFrames, SurviveCorruptMemory) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
@@ -384,14 +384,14 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
           undo.emplace_back(word, old);
           memcpy(word, &fresh, 8);
         }
-        Both both;
+        StackPair both;
         take(&both);
         ASSERT_FALSE(both.with.broken && !both.without.broken);
         for (size_t i = undo.size(); i > 0; i--) memcpy(undo[i - 1].first, &undo[i - 1].second, 8);
       }
       // Lines may be those of a table that was changed in place, because lines are cached. CPython
       // never does that.
-      Both both;
+      StackPair both;
       take(&both);
       std::string functions;
       for (char c : python_only(both)) functions += c == 'f' || c == 'g' ? std::string(1, c) : "";
@@ -425,7 +425,7 @@ TEST_P(PythonFrames, AreInSamplesWhoseCStackWasSampledBefore) {
 
 TEST_P(PythonFrames, HaveTheirNamesInAProfile) {
   FakePython fake(GetParam());
-  Both both;
+  StackPair both;
   uintptr_t outer = fake.code("outer", 10);
   interpret(fake, {{outer, 0}, {outer, 4}, {fake.code("inner", 50), 0}}, [&] { take(&both); });
   ProfileEncoder encoder;

@@ -22,7 +22,7 @@ class PythonLineDecoder {
       begin_entry(byte);
     } else if (wants_delta_) {
       // The first number of an entry: six bits per byte, lowest first.
-      if (shift_ < kMostShift) number_ |= static_cast<uint64_t>(byte & 0x3F) << shift_;
+      if (shift_ < kMaxShift) number_ |= static_cast<uint64_t>(byte & 0x3F) << shift_;
       shift_ += 6;
       wants_delta_ = (byte & 0x40) != 0;
       if (!wants_delta_)
@@ -41,7 +41,7 @@ class PythonLineDecoder {
 
  private:
   static constexpr uint8_t kBegins = 0x80;
-  static constexpr unsigned kMostShift = 36;
+  static constexpr unsigned kMaxShift = 36;
   // Kinds of entries. All other kinds are on the line of the previous entry.
   static constexpr unsigned kSameLine = 10, kTwoFurther = 12, kNoColumns = 13, kLong = 14;
 

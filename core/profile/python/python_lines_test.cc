@@ -102,7 +102,7 @@ TEST(PythonLines, AgreeWithAModelOnAllKindsOfEntries) {
   }
 }
 
-TEST(PythonLines, EndWhateverTheBytesAre) {
+TEST(PythonLines, TerminateOnAnyBytes) {
   std::mt19937 random(seed_for_test());
   for (int round = 0; round < 20000; round++) {
     std::string table;

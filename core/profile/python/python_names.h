@@ -16,8 +16,8 @@
 namespace seemalloc::profile {
 
 // Records by key, numbered from 1. Only the key is compared, so it must be a good 64-bit hash.
-template <typename Record, uint32_t kMost>
-class ClaimTable {
+template <typename Record, uint32_t kMax>
+class LockFreeInternTable {
  public:
   // Returns 0 if the key is not in the table.
   uint32_t find(uint64_t key) const {
@@ -50,27 +50,27 @@ class ClaimTable {
   uint32_t size() const { return claimed_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr size_t kMask = 2 * size_t{kMost} - 1;
-  static_assert((kMost & (kMost - 1)) == 0);
+  static constexpr size_t kMask = 2 * size_t{kMax} - 1;
+  static_assert((kMax & (kMax - 1)) == 0);
 
   uint32_t claim() {
     uint32_t claimed = claimed_.load(std::memory_order_relaxed);
     do {
-      if (claimed == kMost) return 0;
+      if (claimed == kMax) return 0;
     } while (!claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_relaxed));
     return claimed + 1;
   }
 
   std::atomic<uint32_t> claimed_;
   std::atomic<uint32_t> slots_[kMask + 1];
-  Record records_[kMost + 1];  // [0] is unused
+  Record records_[kMax + 1];  // [0] is unused
 };
 
 // Zeroed memory is an empty table. Keys are not 0.
-template <uint32_t kMostFunctions, uint32_t kMostFiles, size_t kTextBytes>
+template <uint32_t kMaxFunctions, uint32_t kMaxFiles, size_t kTextBytes>
 class PythonNameTable {
  public:
-  static constexpr size_t kMostBytes = 512;  // longest name, and longest file name
+  static constexpr size_t kMaxBytes = 512;  // longest name, and longest file name
 
   struct Text {
     const char* data;
@@ -84,22 +84,22 @@ class PythonNameTable {
   // Return 0 if the key is unknown.
   uint32_t find_function(uint64_t key) const { return functions_.find(key); }
   uint32_t find_file(uint64_t key) const { return files_.find(key); }
-  // Return 0 if there is no room. Require: UTF-8, at most kMostBytes.
+  // Return 0 if there is no room. Require: UTF-8, at most kMaxBytes.
   uint32_t add_file(uint64_t key, const char* text, size_t bytes) {
-    return files_.insert(key, [&](Name& file) { return keep(file, text, bytes); });
+    return files_.insert(key, [&](Name& file) { return store_text(file, text, bytes); });
   }
   uint32_t add_function(uint64_t key, const char* name, size_t bytes, uint32_t file,
                         int32_t first_line) {
     return functions_.insert(key, [&](Code& code) {
       code.file = file;
       code.first_line = first_line;
-      return keep(code.name, name, bytes);
+      return store_text(code.name, name, bytes);
     });
   }
   // Number 0 stands for all functions for which there was no room.
   Function function(uint32_t number) const {
     static constexpr char kOthers[] = "(other Python functions)";
-    if (number == 0 || number > kMostFunctions) return {{kOthers, sizeof(kOthers) - 1}, {"", 0}, 0};
+    if (number == 0 || number > kMaxFunctions) return {{kOthers, sizeof(kOthers) - 1}, {"", 0}, 0};
     const Code& code = functions_[number];
     return {text(code.name), text(files_[code.file]), code.first_line};
   }
@@ -112,7 +112,7 @@ class PythonNameTable {
     *line = static_cast<uint32_t>(kept & kLineMask);
     return kept != 0 && (kept ^ place) <= kLineMask;
   }
-  void remember_line(uint64_t place, uint32_t line) {
+  void cache_line(uint64_t place, uint32_t line) {
     lines_[place % kLines].store((place & ~kLineMask) | (line & kLineMask),
                                  std::memory_order_relaxed);
   }
@@ -120,17 +120,17 @@ class PythonNameTable {
   // The last known addresses of the objects that a code object refers to, so that they can be read
   // together with it. The caller must verify them, since the addresses may no longer be mapped. All
   // 0: not cached.
-  struct Places {
+  struct CodeAddresses {
     uintptr_t file, name, lines;
-    bool operator==(const Places&) const = default;
+    bool operator==(const CodeAddresses&) const = default;
   };
-  Places find_places(uintptr_t code) const {
-    const KeptPlaces& kept = places_[place_of(code)];
+  CodeAddresses find_addresses(uintptr_t code) const {
+    const CachedAddresses& kept = places_[place_of(code)];
     return {kept.file.load(std::memory_order_relaxed), kept.name.load(std::memory_order_relaxed),
             kept.lines.load(std::memory_order_relaxed)};
   }
-  void remember_places(uintptr_t code, const Places& places) {
-    KeptPlaces& kept = places_[place_of(code)];
+  void cache_addresses(uintptr_t code, const CodeAddresses& places) {
+    CachedAddresses& kept = places_[place_of(code)];
     kept.file.store(places.file, std::memory_order_relaxed);
     kept.name.store(places.name, std::memory_order_relaxed);
     kept.lines.store(places.lines, std::memory_order_relaxed);
@@ -139,7 +139,7 @@ class PythonNameTable {
  private:
   // Slots; code objects with the same slot replace each other.
   static constexpr size_t kPlaces = 1024;
-  struct KeptPlaces {
+  struct CachedAddresses {
     std::atomic<uintptr_t> file, name, lines;
   };
   static size_t place_of(uintptr_t code) { return (code * 0x9E3779B97F4A7C15u) >> 54; }
@@ -161,7 +161,7 @@ class PythonNameTable {
     int32_t first_line;
   };
 
-  bool keep(Name& name, const char* text, size_t bytes) {
+  bool store_text(Name& name, const char* text, size_t bytes) {
     size_t at = text_used_.load(std::memory_order_relaxed);
     do {
       if (bytes > kTextBytes - at) return false;
@@ -173,10 +173,10 @@ class PythonNameTable {
   }
   Text text(const Name& name) const { return {texts_ + name.at, name.bytes}; }
 
-  ClaimTable<Code, kMostFunctions> functions_;
-  ClaimTable<Name, kMostFiles> files_;
+  LockFreeInternTable<Code, kMaxFunctions> functions_;
+  LockFreeInternTable<Name, kMaxFiles> files_;
   std::atomic<uint64_t> lines_[kLines];
-  KeptPlaces places_[kPlaces];
+  CachedAddresses places_[kPlaces];
   std::atomic<size_t> text_used_;
   char texts_[kTextBytes];
 };

@@ -55,7 +55,7 @@ TEST(PythonNames, AreRefusedWhenTheTableIsFull) {
   EXPECT_EQ(table->find_function(key(30)), 0u);
 }
 
-TEST(PythonNames, AreRefusedWhenThereIsNoRoomForTheirTexts) {
+TEST(PythonNames, AreRefusedWithoutMemoryForTheirTexts) {
   auto table = make<Small>();
   std::string path(60, 'x');
   EXPECT_NE(table->add_file(key(1), path.data(), path.size()), 0u);
@@ -88,11 +88,11 @@ TEST(PythonNames, AreOneForThreadsThatComeTogether) {
   }
 }
 
-TEST(PythonNames, RememberLinesOfPlaces) {
+TEST(PythonNames, CacheLinesOfAddresses) {
   auto table = make<Small>();
   uint32_t line;
   EXPECT_FALSE(table->find_line(key(1), &line));
-  table->remember_line(key(1), 77);
+  table->cache_line(key(1), 77);
   EXPECT_TRUE(table->find_line(key(1), &line));
   EXPECT_EQ(line, 77u);
   EXPECT_FALSE(table->find_line(key(1) + (uint64_t{1} << 32), &line));

@@ -13,7 +13,7 @@ namespace seemalloc::profile {
 struct PythonPc {
   static constexpr unsigned kTagShift = 56, kFunctionShift = 24;
   static constexpr uintptr_t kTag = uintptr_t{0x70} << kTagShift;
-  static constexpr uint32_t kMostLine = (1u << kFunctionShift) - 1;
+  static constexpr uint32_t kMaxLine = (1u << kFunctionShift) - 1;
 
   uint32_t function;
   uint32_t line;  // 0: unknown
@@ -23,15 +23,15 @@ inline bool is_python_pc(uintptr_t pc) {
   return pc >> PythonPc::kTagShift == PythonPc::kTag >> PythonPc::kTagShift;
 }
 
-inline uintptr_t word_of(PythonPc pc) {
-  uint32_t line = pc.line <= PythonPc::kMostLine ? pc.line : 0;
+inline uintptr_t encode_python_pc(PythonPc pc) {
+  uint32_t line = pc.line <= PythonPc::kMaxLine ? pc.line : 0;
   return PythonPc::kTag | uintptr_t{pc.function} << PythonPc::kFunctionShift | line;
 }
 
 // Requires: is_python_pc(pc).
-inline PythonPc python_pc(uintptr_t pc) {
+inline PythonPc decode_python_pc(uintptr_t pc) {
   return {static_cast<uint32_t>(pc >> PythonPc::kFunctionShift),
-          static_cast<uint32_t>(pc) & PythonPc::kMostLine};
+          static_cast<uint32_t>(pc) & PythonPc::kMaxLine};
 }
 
 }  // namespace seemalloc::profile

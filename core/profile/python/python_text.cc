@@ -32,7 +32,7 @@ uint32_t character_at(const char* raw, unsigned width) {
 
 constexpr char kCut[] = "\xE2\x80\xA6";  // …
 constexpr size_t kCutBytes = sizeof(kCut) - 1;
-constexpr size_t kMostCharacterBytes = 4;
+constexpr size_t kMaxCharacterBytes = 4;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ size_t read_python_text(const Python& python, uintptr_t address, const PythonTex
   uintptr_t data = address + (head.is_ascii() ? layout.ascii_bytes : layout.compact_bytes);
   auto length = static_cast<size_t>(head.length);
   // The number of characters that fit, if the head is correct.
-  size_t room = capacity - kCutBytes, fits = head.is_ascii() ? room : room / kMostCharacterBytes;
+  size_t room = capacity - kCutBytes, fits = head.is_ascii() ? room : room / kMaxCharacterBytes;
   bool cut = length > fits;
   size_t first = cut && end ? length - fits : 0, count = cut ? fits : length, written = 0;
   if (cut && end) memcpy(out, kCut, written = kCutBytes);
@@ -54,7 +54,7 @@ size_t read_python_text(const Python& python, uintptr_t address, const PythonTex
                          some * width))
       return SIZE_MAX;
     for (size_t i = 0; i < some; i++) {
-      char bytes[kMostCharacterBytes];
+      char bytes[kMaxCharacterBytes];
       size_t more = encode(character_at(raw + i * width, width), bytes);
       if (written + more > capacity - kCutBytes + (end ? kCutBytes : 0)) return written;
       memcpy(out + written, bytes, more);

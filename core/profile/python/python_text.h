@@ -24,10 +24,10 @@ struct PythonTextHead {
   bool is_compact() const { return (state >> 5 & 1) != 0; }
   bool is_ascii() const { return (state >> 6 & 1) != 0; }
   // Whether it can be a str. Forms of str that are not used for code are rejected.
-  bool is_sound(const Python& python) const {
+  bool is_valid(const Python& python) const {
     unsigned bytes = character_bytes();
-    constexpr int64_t kMostLength = 1 << 20;
-    return type == python.text_type && length >= 0 && length <= kMostLength && is_compact() &&
+    constexpr int64_t kMaxLength = 1 << 20;
+    return type == python.text_type && length >= 0 && length <= kMaxLength && is_compact() &&
            (bytes == 1 || (!is_ascii() && (bytes == 2 || bytes == 4)));
   }
 };

@@ -7,7 +7,7 @@ namespace seemalloc::profile {
 namespace {
 uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
   return mix(stack_hash ^ key.allocated_bytes,
-             mix(key.drawn_bytes ^ uint64_t{key.traits} << 48, key.interval_bytes));
+             mix(key.sampled_bytes ^ uint64_t{key.traits} << 48, key.interval_bytes));
 }
 }  // namespace
 
@@ -17,28 +17,30 @@ Lifetimes* Bucket::make_lifetimes(FreedBy by) {
   auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), kCacheLineBytes));
   if (fresh == nullptr) return nullptr;
   // If two threads race, one record is lost: the arena cannot free memory.
-  return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel)
+  return (this->*lifetimes_member(by))
+                 .compare_exchange_strong(known, fresh, std::memory_order_acq_rel)
              ? fresh
              : known;
 }
 
-bool Bucket::count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes) {
+bool Bucket::count_free(FreedBy by, uint64_t lived_ns, size_t requested_bytes) {
   Lifetimes* record = lifetimes(by);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) record = make_lifetimes(by);
   if (record != nullptr)
-    by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
-  if (by == FreedBy::kOwner) {
-    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes,
-                         std::memory_order_release);
+    by == FreedBy::kBucketOwner ? record->add_single_writer(lived_ns) : record->add(lived_ns);
+  if (by == FreedBy::kBucketOwner) {
+    owner_freed_requested_bytes.store(
+        owner_freed_requested_bytes.load(std::memory_order_relaxed) + requested_bytes,
+        std::memory_order_release);
   } else {
-    asked_left.fetch_add(asked_bytes, std::memory_order_release);
+    shared_freed_requested_bytes.fetch_add(requested_bytes, std::memory_order_release);
   }
-  if (by == FreedBy::kAnother) {
-    left_elsewhere.fetch_add(1, std::memory_order_release);
-  } else if (by == FreedBy::kOwner) {
-    own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (by == FreedBy::kOtherThread) {
+    remote_frees.fetch_add(1, std::memory_order_release);
+  } else if (by == FreedBy::kBucketOwner) {
+    owner_frees.store(owner_frees.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else {
-    left.fetch_add(1, std::memory_order_release);
+    shared_frees.fetch_add(1, std::memory_order_release);
   }
   return record != nullptr;
 }
@@ -65,7 +67,7 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, ui
     fresh->stack = &stack;
     fresh->key = key;
     fresh->owner = owner;
-    double weight = sample_weight(key.drawn_bytes, key.interval_bytes);
+    double weight = sample_weight(key.sampled_bytes, key.interval_bytes);
     fresh->weighted_bytes =
         static_cast<int64_t>(weight * static_cast<double>(key.allocated_bytes) + 0.5);
     if (!stack.has_bucket.exchange(true, std::memory_order_relaxed))

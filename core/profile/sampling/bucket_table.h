@@ -26,16 +26,16 @@ namespace seemalloc::profile {
 struct BucketKey {
   size_t allocated_bytes;  // size of each block now
   // Its size when it was sampled; determines the probability, which resizing does not change.
-  size_t drawn_bytes;
+  size_t sampled_bytes;
   uint64_t interval_bytes : 54;  // mean sampling interval at that time
   uint64_t traits : 10 = 0;      // see below
 
   // For blocks that are far larger than requested: 1 + log2 of the requested size, rounded up.
   // Otherwise 0.
-  unsigned asked_log2() const { return traits & kAsked; }
+  unsigned requested_log2() const { return traits & kRequested; }
   // Whether realloc copied another block into these.
-  bool moved() const { return (traits & kMoved) != 0; }
-  static constexpr uint64_t kAsked = 0xff, kMoved = 0x100;
+  bool by_realloc() const { return (traits & kByRealloc) != 0; }
+  static constexpr uint64_t kRequested = 0xff, kByRealloc = 0x100;
 
   bool operator==(const BucketKey&) const = default;
 };
@@ -47,75 +47,80 @@ struct Bucket {
   alignas(kCacheLineBytes) uint64_t hash;
   BucketKey key;
   const InternedStack* stack;
-  // The thread that made it (sampled_threads.h); no other changes own_alloc and own_left. 0: made
-  // without a recorder.
+  // The thread that made it (thread_numbers.h); no other changes owner_allocs and owner_frees. 0:
+  // made without a recorder.
   uint32_t owner;
   int64_t weighted_bytes;         // bytes that one sample stands for now
   std::atomic<uint64_t> at_peak;  // peak.h: epoch << 32 | live samples
   // Written by the owner.
-  alignas(kCacheLineBytes) std::atomic<uint64_t> own_alloc;
-  std::atomic<uint64_t> own_left;
-  std::atomic<uint64_t> own_asked;       // requested bytes of own_alloc
-  std::atomic<uint64_t> own_asked_left;  // requested bytes of own_left
-  std::atomic<Lifetimes*> own_lifetimes;
-  std::atomic<uint64_t> mark_alloc, mark_live;  // the counts at the baseline (records.h)
+  alignas(kCacheLineBytes) std::atomic<uint64_t> owner_allocs;
+  std::atomic<uint64_t> owner_frees;
+  std::atomic<uint64_t> owner_requested_bytes;        // requested bytes of owner_allocs
+  std::atomic<uint64_t> owner_freed_requested_bytes;  // requested bytes of owner_frees
+  std::atomic<Lifetimes*> owner_lifetimes;
+  // The counts at the baseline (records.h).
+  std::atomic<uint64_t> baseline_alloc_samples, baseline_live_samples;
   // Written by all other threads.
-  // Samples ever drawn, except those in own_alloc and those resized into this bucket.
-  alignas(kCacheLineBytes) std::atomic<uint64_t> alloc;
-  // Samples freed or resized into another bucket, except those in own_left and left_elsewhere;
+  // Samples ever drawn, except those in owner_allocs and those resized into this bucket.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> shared_allocs;
+  // Samples freed or resized into another bucket, except those in owner_frees and remote_frees;
   // minus those resized into this one.
-  std::atomic<uint64_t> left;
+  std::atomic<uint64_t> shared_frees;
   // Freed by another thread than the one that allocated them.
-  std::atomic<uint64_t> left_elsewhere;
-  std::atomic<uint64_t> asked;  // requested bytes of alloc
-  // Requested bytes of left and left_elsewhere; minus those of samples resized into this bucket.
-  std::atomic<uint64_t> asked_left;
-  std::atomic<Lifetimes*> same_lifetimes, elsewhere_lifetimes;
+  std::atomic<uint64_t> remote_frees;
+  std::atomic<uint64_t> shared_requested_bytes;  // requested bytes of alloc
+  // Requested bytes of left and remote_frees; minus those of samples resized into this bucket.
+  std::atomic<uint64_t> shared_freed_requested_bytes;
+  std::atomic<Lifetimes*> same_thread_lifetimes, remote_lifetimes;
 
   // Lifetimes of the samples that were freed this way; null while there are none.
   Lifetimes* lifetimes(FreedBy by) const {
-    return (this->*place_of(by)).load(std::memory_order_acquire);
+    return (this->*lifetimes_member(by)).load(std::memory_order_acquire);
   }
 
   // Counts a sample of `thread`, the calling one. `alone`: the thread holds its recorder.
-  void count_alloc(uint32_t thread, bool alone, size_t asked_bytes) {
+  void count_alloc(uint32_t thread, bool alone, size_t requested_bytes) {
     if (alone && thread == owner) {
-      own_alloc.store(own_alloc.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      own_asked.store(own_asked.load(std::memory_order_relaxed) + asked_bytes,
-                      std::memory_order_relaxed);
+      owner_allocs.store(owner_allocs.load(std::memory_order_relaxed) + 1,
+                         std::memory_order_relaxed);
+      owner_requested_bytes.store(
+          owner_requested_bytes.load(std::memory_order_relaxed) + requested_bytes,
+          std::memory_order_relaxed);
     } else {
-      alloc.fetch_add(1, std::memory_order_relaxed);
-      asked.fetch_add(asked_bytes, std::memory_order_relaxed);
+      shared_allocs.fetch_add(1, std::memory_order_relaxed);
+      shared_requested_bytes.fetch_add(requested_bytes, std::memory_order_relaxed);
     }
   }
   // Counts the free of a sample by the thread that allocated it, `thread`, the calling one, which
-  // holds its recorder. Returns false and does nothing if count_left() has to be called instead.
+  // holds its recorder. Returns false and does nothing if count_free() has to be called instead.
   // Release: a reader that sees the free also sees the allocation. Pairs with read_bucket().
-  SEEMALLOC_ALWAYS_INLINE bool count_left_alone(uint32_t thread, uint64_t lived_ns,
-                                                size_t asked_bytes) {
-    Lifetimes* own = own_lifetimes.load(std::memory_order_relaxed);
+  SEEMALLOC_ALWAYS_INLINE bool try_count_free_as_owner(uint32_t thread, uint64_t lived_ns,
+                                                       size_t requested_bytes) {
+    Lifetimes* own = owner_lifetimes.load(std::memory_order_relaxed);
     if (SEEMALLOC_UNLIKELY(thread != owner || own == nullptr)) return false;
-    own->add_alone(lived_ns);
-    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes,
-                         std::memory_order_release);
-    own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    own->add_single_writer(lived_ns);
+    owner_freed_requested_bytes.store(
+        owner_freed_requested_bytes.load(std::memory_order_relaxed) + requested_bytes,
+        std::memory_order_release);
+    owner_frees.store(owner_frees.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     return true;
   }
   // The same, for any kind of free. Returns false if memory for the lifetime is refused; the free
   // is counted all the same.
-  bool count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes);
+  bool count_free(FreedBy by, uint64_t lived_ns, size_t requested_bytes);
   uint64_t live_samples() const {
     uint64_t gone =
-        own_left.load(std::memory_order_acquire) + left_elsewhere.load(std::memory_order_acquire);
-    gone += left.load(std::memory_order_acquire);
-    return own_alloc.load(std::memory_order_relaxed) + alloc.load(std::memory_order_relaxed) - gone;
+        owner_frees.load(std::memory_order_acquire) + remote_frees.load(std::memory_order_acquire);
+    gone += shared_frees.load(std::memory_order_acquire);
+    return owner_allocs.load(std::memory_order_relaxed) +
+           shared_allocs.load(std::memory_order_relaxed) - gone;
   }
 
  private:
-  static constexpr std::atomic<Lifetimes*> Bucket::*place_of(FreedBy by) {
-    return by == FreedBy::kOwner  ? &Bucket::own_lifetimes
-           : by == FreedBy::kSame ? &Bucket::same_lifetimes
-                                  : &Bucket::elsewhere_lifetimes;
+  static constexpr std::atomic<Lifetimes*> Bucket::*lifetimes_member(FreedBy by) {
+    return by == FreedBy::kBucketOwner  ? &Bucket::owner_lifetimes
+           : by == FreedBy::kSameThread ? &Bucket::same_thread_lifetimes
+                                        : &Bucket::remote_lifetimes;
   }
   Lifetimes* make_lifetimes(FreedBy by);
 };

@@ -38,7 +38,7 @@ class GrowArray {
     size_t wanted = mapped_bytes_ == 0 ? kFirstBytes : mapped_bytes_ * 2;
     if (wanted < count * sizeof(T)) wanted = count * sizeof(T);
     wanted = round_up(wanted, os::page_bytes());
-    void* moved = data_ == nullptr ? os::map(wanted, os::Reason::kReport) : grown(wanted);
+    void* moved = data_ == nullptr ? os::map(wanted, os::Reason::kReport) : grow_mapping(wanted);
     if (moved == nullptr) {
       failed_ = true;
       return false;
@@ -74,7 +74,7 @@ class GrowArray {
   static constexpr size_t kFirstBytes = 64 * KiB;
 
   // Grows the mapping in place if possible, otherwise moves it.
-  void* grown(size_t bytes) {
+  void* grow_mapping(size_t bytes) {
     if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport))
       return in_place;
     void* target = os::map(bytes, os::Reason::kReport);

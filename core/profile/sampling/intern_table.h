@@ -39,7 +39,7 @@ class InternTable {
   // being inserted concurrently.
   template <typename Equal>
   Record* find(uint64_t hash, Equal equal) const {
-    // Pairs with the release store in with_room_locked().
+    // Pairs with the release store in grow_if_needed_locked().
     const Slots* slots = shard(hash).slots.load(std::memory_order_acquire);
     return slots == nullptr ? nullptr : find_in(*slots, hash, equal);
   }
@@ -55,12 +55,12 @@ class InternTable {
     if (slots != nullptr) {
       if (Record* known = find_in(*slots, hash, equal)) return known;
     }
-    slots = with_room_locked(home, slots);
+    slots = grow_if_needed_locked(home, slots);
     if (slots == nullptr) return nullptr;
     Record* record = make();
     if (record == nullptr) return nullptr;
     DCHECK(record->hash == hash);
-    place(*slots, record, std::memory_order_release);
+    insert(*slots, record, std::memory_order_release);
     home.count.store(home.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return record;
   }
@@ -73,7 +73,7 @@ class InternTable {
       const Slots* slots = each.slots.load(std::memory_order_acquire);
       if (slots == nullptr) continue;
       for (size_t i = 0; i <= slots->mask; i++) {
-        // Pairs with the release store in place().
+        // Pairs with the release store in insert().
         Record* record = slots->at[i].load(std::memory_order_acquire);
         if (record != nullptr) visit(*record);
       }
@@ -121,7 +121,7 @@ class InternTable {
     }
   }
 
-  static void place(Slots& slots, Record* record, std::memory_order order) {
+  static void insert(Slots& slots, Record* record, std::memory_order order) {
     size_t i = record->hash & slots.mask;
     while (slots.at[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & slots.mask;
     slots.at[i].store(record, order);
@@ -140,7 +140,7 @@ class InternTable {
 
   // Returns the array for the insertion of one more record: at most 3/4 full, or fuller if a larger
   // one is refused.
-  Slots* with_room_locked(Shard& home, Slots* slots) {
+  Slots* grow_if_needed_locked(Shard& home, Slots* slots) {
     size_t count = home.count.load(std::memory_order_relaxed);
     size_t capacity = slots == nullptr ? 0 : slots->mask + 1;
     if ((count + 1) * 4 <= capacity * 3) return slots;
@@ -148,7 +148,7 @@ class InternTable {
     if (larger == nullptr) return count + 2 <= capacity ? slots : nullptr;  // invariant 3
     for (size_t i = 0; i < capacity; i++) {
       Record* record = slots->at[i].load(std::memory_order_relaxed);
-      if (record != nullptr) place(*larger, record, std::memory_order_relaxed);
+      if (record != nullptr) insert(*larger, record, std::memory_order_relaxed);
     }
     home.slots.store(larger, std::memory_order_release);  // invariant 2
     return larger;

@@ -28,14 +28,14 @@ namespace {
 TEST(Lifetimes, ClassesArePowersOfTen) {
   uint64_t end = 1000;
   for (unsigned c = 0; c + 1 < kAgeClasses; c++, end *= 10) {
-    EXPECT_EQ(kAgeClassEnds_ns[c], end);
+    EXPECT_EQ(kAgeClassEndsNs[c], end);
     EXPECT_EQ(age_class_of(end - 1), c);
     EXPECT_EQ(age_class_of(end), c + 1);
   }
   EXPECT_EQ(age_class_of(0), 0u);
   EXPECT_EQ(age_class_of(UINT64_MAX), kAgeClasses - 1);
-  EXPECT_EQ(std::string(age_class_name(age_class_of(kShortLife_ns - 1))), "1ms to 10ms");
-  EXPECT_EQ(age_class_of(kShortLife_ns), kShortClasses);
+  EXPECT_EQ(std::string(age_class_name(age_class_of(kShortLifeNs - 1))), "1ms to 10ms");
+  EXPECT_EQ(age_class_of(kShortLifeNs), kShortClasses);
 }
 
 struct Model {
@@ -64,8 +64,8 @@ struct Model {
     EXPECT_NEAR(got_mean, static_cast<double>(mean), 1e-9 * static_cast<double>(mean));
     EXPECT_NEAR(got_deviation, static_cast<double>(deviation),
                 1e-3 * static_cast<double>(deviation) + 1e-6 * static_cast<double>(mean));
-    EXPECT_EQ(lifetimes.least_ns(), *std::min_element(ages.begin(), ages.end()));
-    EXPECT_EQ(lifetimes.most_ns(), *std::max_element(ages.begin(), ages.end()));
+    EXPECT_EQ(lifetimes.min_ns(), *std::min_element(ages.begin(), ages.end()));
+    EXPECT_EQ(lifetimes.max_ns(), *std::max_element(ages.begin(), ages.end()));
   }
 };
 
@@ -79,7 +79,7 @@ TEST(Lifetimes, AgreeWithAModel) {
     for (uint64_t n = 1 + random() % 2000; n != 0; n--) {
       uint64_t ns = random() % 8 == 0 ? 0 : random() >> (10 + random() % 54);
       model.add(ns);
-      alone.add_alone(ns);
+      alone.add_single_writer(ns);
       shared.add(ns);
     }
     model.expect(alone);
@@ -108,7 +108,7 @@ TEST(Lifetimes, CountMoreThan32Bits) {
     for (bool alone : {false, true}) {
       Lifetimes lifetimes;
       FullLifetimes::set_count(lifetimes, age_class_of(ns), UINT32_MAX);
-      alone ? lifetimes.add_alone(ns) : lifetimes.add(ns);
+      alone ? lifetimes.add_single_writer(ns) : lifetimes.add(ns);
       EXPECT_EQ(lifetimes.count(), uint64_t{1} << 32) << ns << (alone ? " alone" : "");
     }
   }
@@ -125,7 +125,7 @@ TEST(Lifetimes, AReaderNeverSeesACountAlone) {
       for (size_t i = 0; i < kRecords; i++) {
         while (reading.load(std::memory_order_acquire) < i) {
         }
-        alone ? records[i].add_alone(kAge) : records[i].add(kAge);
+        alone ? records[i].add_single_writer(kAge) : records[i].add(kAge);
       }
     });
     size_t wrong = 0;
@@ -133,7 +133,7 @@ TEST(Lifetimes, AReaderNeverSeesACountAlone) {
       reading.store(i, std::memory_order_release);
       while (records[i].count(age_class_of(kAge)) == 0) {
       }
-      wrong += records[i].least_ns() != kAge || records[i].most_ns() != kAge ||
+      wrong += records[i].min_ns() != kAge || records[i].max_ns() != kAge ||
                records[i].sum_ns() != static_cast<double>(kAge);
     }
     writer.join();

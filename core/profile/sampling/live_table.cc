@@ -7,7 +7,7 @@ namespace seemalloc::profile {
 
 namespace {
 uint32_t slack(size_t allocated_bytes, size_t requested_bytes) {
-  size_t bytes = minus(allocated_bytes, requested_bytes);
+  size_t bytes = saturating_subtract(allocated_bytes, requested_bytes);
   return bytes > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(bytes);
 }
 }  // namespace
@@ -39,13 +39,13 @@ SampleId LiveTable::add(const LiveSample& sample) {
   return add(sample, shared_);
 }
 
-LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
+RemovedSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   // Double free: an id in two places would corrupt the lists (invariant 1).
   CHECK(bucket != nullptr);
-  LeftSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns,
-                  gone->thread};
+  RemovedSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns,
+                     gone->thread};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;
@@ -53,7 +53,7 @@ LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   return left;
 }
 
-LeftSample LiveTable::remove(SampleId id) {
+RemovedSample LiveTable::remove(SampleId id) {
   LockGuard guard(shared_lock_);
   return remove(id, shared_);
 }
@@ -84,25 +84,25 @@ void LiveTable::set_size(SampleId id, Bucket* bucket, size_t requested_bytes) {
 }
 
 void LiveTable::put_full_batch(IdCache& cache) {
-  if (cache.full != 0) {
+  if (cache.full_batch != 0) {
     LockGuard global(global_lock_);
-    record(cache.full)->thread = batches_;
-    batches_ = cache.full;
+    record(cache.full_batch)->thread = batches_;
+    batches_ = cache.full_batch;
   }
-  cache.full = cache.head;
+  cache.full_batch = cache.head;
   cache.head = 0;
   cache.count = 0;
 }
 
 bool LiveTable::refill(IdCache& cache) {
-  if (cache.full == 0) {
+  if (cache.full_batch == 0) {
     LockGuard global(global_lock_);
     if (batches_ == 0) return carve_batch_locked(cache);
-    cache.full = batches_;
+    cache.full_batch = batches_;
     batches_ = record(batches_)->thread;
   }
-  cache.head = cache.full;
-  cache.full = 0;
+  cache.head = cache.full_batch;
+  cache.full_batch = 0;
   cache.count = kBatch;
   return true;
 }

@@ -6,8 +6,8 @@
 // allocates, and the table is never larger than its peak (plus 2 batches per cache).
 // Threads: any; a cache belongs to one thread. Lock order: the shared cache's lock, the global
 // lock, the arena's lock. Invariants: 1. an id is in exactly one place: alive, in a cache's list,
-// or in a global batch; 2. a batch on the global list or in `full` has exactly kBatch ids; 3. id 0
-// is never allocated.
+// or in a global batch; 2. a batch on the global list or in `full_batch` has exactly kBatch ids; 3.
+// id 0 is never allocated.
 #pragma once
 
 #include <atomic>
@@ -26,12 +26,12 @@ namespace seemalloc::profile {
 struct LiveSample {
   Bucket* bucket;  // has the stack, the allocated bytes and the interval
   size_t requested_bytes;
-  uint64_t birth_ns;  // CLOCK_MONOTONIC, see life_clock_ns()
-  uint32_t thread;    // the thread that allocated it (sampled_threads.h)
+  uint64_t birth_ns;  // CLOCK_MONOTONIC, see lifetime_clock_ns()
+  uint32_t thread;    // the thread that allocated it (thread_numbers.h)
 };
 
 // The record of a sample that was removed.
-struct LeftSample {
+struct RemovedSample {
   Bucket* bucket;
   size_t requested_bytes;
   uint64_t birth_ns;
@@ -42,7 +42,7 @@ struct LeftSample {
 struct IdCache {
   uint32_t count = 0;  // ids in `head`
   SampleId head = 0;
-  SampleId full = 0;  // a full batch in reserve, or 0
+  SampleId full_batch = 0;  // a full batch in reserve, or 0
 };
 
 class LiveTable {
@@ -53,8 +53,8 @@ class LiveTable {
   SampleId add(const LiveSample& sample, IdCache& cache);
   SampleId add(const LiveSample& sample);
   // Removes a sample. Returns its record. Requires: id is alive.
-  LeftSample remove(SampleId id, IdCache& cache);
-  LeftSample remove(SampleId id);
+  RemovedSample remove(SampleId id, IdCache& cache);
+  RemovedSample remove(SampleId id);
   LiveSample get(SampleId id) const;
   // Like get(), for an id that may be freed concurrently. In that case the returned bucket is null,
   // or the record is that of another sample.

@@ -27,7 +27,7 @@ SampleId add(LiveTable& table, size_t requested_bytes = 60) {
   return table.add({bucket(), requested_bytes, 1234, 7});
 }
 
-TEST(LiveTable, KeepsWhatItWasTold) {
+TEST(LiveTable, KeepsRecordedSamples) {
   static LiveTable table;
   SampleId id = table.add({bucket(), 57, 987654321, 42});
   ASSERT_NE(id, 0u);

@@ -20,27 +20,28 @@
 
 namespace seemalloc::profile {
 
-class Peak {
+class PeakTracker {
  public:
-  constexpr Peak() = default;
+  constexpr PeakTracker() = default;
 
   // Called before the bucket's count of live samples changes.
-  SEEMALLOC_ALWAYS_INLINE void keep(Bucket& bucket) {
+  SEEMALLOC_ALWAYS_INLINE void save_count(Bucket& bucket) {
     uint64_t word = bucket.at_peak.load(std::memory_order_relaxed);
     uint32_t now = epoch();
-    if (SEEMALLOC_UNLIKELY(static_cast<uint32_t>(word >> 32) != now)) keep_slow(bucket, word, now);
+    if (SEEMALLOC_UNLIKELY(static_cast<uint32_t>(word >> 32) != now))
+      save_count_slow(bucket, word, now);
   }
   // Called after the change: live bytes grow by `bytes`, which may be negative. `pending`: bytes
   // that this thread has not reported yet; null: the thread has no place to accumulate them.
   SEEMALLOC_ALWAYS_INLINE void add(int64_t bytes, int64_t* pending) {
     if (SEEMALLOC_LIKELY(pending != nullptr)) {
       bytes += *pending;
-      int64_t grain = grain_bytes();
+      int64_t grain = batch_bytes();
       bool small = static_cast<uint64_t>(bytes + grain) <= static_cast<uint64_t>(2 * grain);
       *pending = small ? bytes : 0;
       if (small) return;
     }
-    tell(bytes);
+    report(bytes);
   }
 
   // The bucket's live samples when the mark of this epoch was reached.
@@ -52,20 +53,20 @@ class Peak {
   // os::coarse_monotonic_ns.
   uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }
   // The maximum error of each thread that allocates.
-  int64_t grain_bytes() const {
-    return kLeastGrain + beyond_least_grain_.load(std::memory_order_relaxed);
+  int64_t batch_bytes() const {
+    return kMinBatchBytes + extra_batch_bytes_.load(std::memory_order_relaxed);
   }
 
  private:
-  static constexpr int64_t kLeastGrain = 4 * KiB;
+  static constexpr int64_t kMinBatchBytes = 4 * KiB;
 
-  SEEMALLOC_NOINLINE static void keep_slow(Bucket& bucket, uint64_t word, uint32_t now);
-  SEEMALLOC_NOINLINE void tell(int64_t bytes);
+  SEEMALLOC_NOINLINE static void save_count_slow(Bucket& bucket, uint64_t word, uint32_t now);
+  SEEMALLOC_NOINLINE void report(int64_t bytes);
 
   // Read with every sample, written at a new mark.
   alignas(kCacheLineBytes) std::atomic<uint32_t> epoch_{0};
   // Relative, because all of Records is zero at first (.bss).
-  std::atomic<int64_t> beyond_least_grain_{0};
+  std::atomic<int64_t> extra_batch_bytes_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<uint64_t> time_ns_{0};
   alignas(kCacheLineBytes) std::atomic<int64_t> in_use_{0};

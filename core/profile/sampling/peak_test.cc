@@ -17,7 +17,7 @@ namespace {
 struct Books {
   BucketTable buckets;
   StackTable stacks;
-  Peak peak;
+  PeakTracker peak;
 
   Bucket* bucket(uintptr_t i) {
     Stack stack;
@@ -27,13 +27,13 @@ struct Books {
     return buckets.intern(stack, BucketKey{bytes, bytes, 1}, stacks);
   }
   void alloc(Bucket& bucket, int64_t* pending) {
-    peak.keep(bucket);
+    peak.save_count(bucket);
     bucket.count_alloc(0, false, 1);
     peak.add(bucket.weighted_bytes, pending);
   }
   void free(Bucket& bucket, int64_t* pending) {
-    peak.keep(bucket);
-    bucket.count_left(FreedBy::kSame, 5, 64);
+    peak.save_count(bucket);
+    bucket.count_free(FreedBy::kSameThread, 5, 64);
     peak.add(-bucket.weighted_bytes, pending);
   }
   int64_t captured_bytes() const {
@@ -77,7 +77,7 @@ void run_against_model(bool gather) {
     }
     if (step % 1000 != 0) continue;
     if (gather) {
-      ASSERT_LE(std::abs(top - books.captured_bytes()), books.peak.grain_bytes())
+      ASSERT_LE(std::abs(top - books.captured_bytes()), books.peak.batch_bytes())
           << "step " << step;
       ASSERT_EQ(books.captured_bytes(), books.peak.bytes());
     } else {
@@ -90,12 +90,12 @@ void run_against_model(bool gather) {
   }
 }
 
-TEST(Peak, AgreesWithAModel) { run_against_model(false); }
-TEST(Peak, IsOffByOneGrainWhereChangesAreGathered) { run_against_model(true); }
+TEST(PeakTracker, AgreesWithAModel) { run_against_model(false); }
+TEST(PeakTracker, IsOffByOneGrainWhereChangesAreGathered) { run_against_model(true); }
 
 // All threads allocate, wait for each other, and free. The peak is the sum over all threads, except
 // for the bytes that they have not reported.
-TEST(Peak, ThreadsTogether) {
+TEST(PeakTracker, ThreadsTogether) {
   static Books books;
   constexpr int kThreads = 4, kBlocks = 5000, kBuckets = 100;
   std::vector<std::thread> threads;
@@ -116,13 +116,13 @@ TEST(Peak, ThreadsTogether) {
   for (std::thread& thread : threads) thread.join();
   int64_t truth = 0;
   books.buckets.for_each([&](const Bucket& bucket) {
-    truth += bucket.weighted_bytes * static_cast<int64_t>(bucket.alloc.load());
+    truth += bucket.weighted_bytes * static_cast<int64_t>(bucket.shared_allocs.load());
     EXPECT_EQ(bucket.live_samples(), 0u);
   });
-  EXPECT_LE(std::abs(truth - books.peak.bytes()), kThreads * books.peak.grain_bytes());
+  EXPECT_LE(std::abs(truth - books.peak.bytes()), kThreads * books.peak.batch_bytes());
   // Each thread may have been between two statements when the last mark was reached.
   EXPECT_LE(std::abs(truth - books.captured_bytes()),
-            kThreads * (books.peak.grain_bytes() + (16 << 7)));
+            kThreads * (books.peak.batch_bytes() + (16 << 7)));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ uint64_t fresh_seed() {
   return random() | 1;
 }
 
-TEST(Random, SeedsItselfAndDiffers) {
+TEST(Random, SeedsDiffer) {
   Random a, b;
   EXPECT_NE(a.next(), b.next());
   EXPECT_NE(a.state, 0u);

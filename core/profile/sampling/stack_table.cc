@@ -1,6 +1,6 @@
 #include "core/profile/sampling/stack_table.h"
 
-#include "core/profile/sampling/moved_code.h"
+#include "core/profile/sampling/relocated_code.h"
 
 namespace seemalloc::profile {
 
@@ -26,21 +26,21 @@ bool same_stack(const InternedStack& interned, const Stack& stack) {
 }
 
 bool StackTable::any_in(uintptr_t start, uintptr_t limit) const {
-  MovedCode code{start, limit, 0};
+  RelocatedCode code{start, limit, 0};
   bool found = false;
   table_.for_each([&](const InternedStack& stack) {
     for (size_t i = 0; !found && i < stack.depth; i++)
-      found = code.has(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED));
+      found = code.contains(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED));
   });
   return found;
 }
 
-void StackTable::move_code(uintptr_t start, uintptr_t limit, uintptr_t to) {
-  MovedCode code{start, limit, to};
+void StackTable::relocate_code(uintptr_t start, uintptr_t limit, uintptr_t to) {
+  RelocatedCode code{start, limit, to};
   table_.for_each([&](InternedStack& stack) {
     uintptr_t* pcs = const_cast<uintptr_t*>(stack.pcs());
     for (size_t i = 0; i < stack.depth; i++) {
-      if (code.has(pcs[i])) __atomic_store_n(&pcs[i], code(pcs[i]), __ATOMIC_RELAXED);
+      if (code.contains(pcs[i])) __atomic_store_n(&pcs[i], code(pcs[i]), __ATOMIC_RELAXED);
     }
   });
 }

@@ -1,6 +1,6 @@
 // Interned stacks. Each distinct stack is stored once and never moves, so samples can point at it.
 // The addresses in a stack change only when a module whose code they refer to is unloaded
-// (unloaded.h); after that no walk matches the stack.
+// (unloaded_modules.h); after that no walk matches the stack.
 //
 // Two stacks are equal if their frames and their truncated and broken marks are equal. Memory is
 // never freed: it is bounded by the number of distinct stacks (16 + 8 × depth bytes each, plus the
@@ -46,7 +46,7 @@ class StackTable {
   bool any_in(uintptr_t start, uintptr_t limit) const;
   // Moves such calls to the same offset from `to`. Takes no lock: a thread that compares or writes
   // a stack meanwhile may see a mixture of old and new addresses.
-  void move_code(uintptr_t start, uintptr_t limit, uintptr_t to);
+  void relocate_code(uintptr_t start, uintptr_t limit, uintptr_t to);
   void lock_all() { table_.lock_all(); }
   void unlock_all() { table_.unlock_all(); }
 

@@ -33,7 +33,7 @@ TEST(StackTable, KeepsEachStackOnce) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST(StackTable, TellsDepthMarksAndOrderApart) {
+TEST(StackTable, DistinguishesDepthMarksAndOrder) {
   static StackTable table;
   std::set<const InternedStack*> seen;
   for (uint32_t depth : {0u, 1u, 2u, 3u, 127u, 128u})

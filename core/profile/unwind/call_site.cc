@@ -5,7 +5,7 @@
 namespace seemalloc::profile {
 namespace {
 
-constexpr size_t kLongestCallBytes = 7;
+constexpr size_t kMaxCallBytes = 7;
 
 #if defined(__x86_64__)
 // The length of a call through a register or memory (FF /2) with this ModRM byte and the next byte,
@@ -22,7 +22,7 @@ constexpr size_t indirect_call_bytes(uint8_t modrm, uint8_t sib) {
 bool ends_with_call(const uint8_t* end) {
   constexpr uint8_t kCall = 0xE8, kIndirect = 0xFF, kIsCall = 2;
   if (end[-5] == kCall) return true;
-  for (size_t bytes = 2; bytes <= kLongestCallBytes; bytes++) {
+  for (size_t bytes = 2; bytes <= kMaxCallBytes; bytes++) {
     const uint8_t* call = end - bytes;
     uint8_t sib = bytes > 2 ? call[2] : 0;
     if (call[0] == kIndirect && (call[1] >> 3 & 7) == kIsCall &&
@@ -41,9 +41,9 @@ bool ends_with_call(const uint8_t* end) {
 
 }  // namespace
 
-bool is_behind_call(uintptr_t pc) {
-  uint8_t code[kLongestCallBytes];
-  if (pc < kLongestCallBytes ||
+bool follows_call(uintptr_t pc) {
+  uint8_t code[kMaxCallBytes];
+  if (pc < kMaxCallBytes ||
       !os::read_memory(reinterpret_cast<const void*>(pc - sizeof(code)), code, sizeof(code)))
     return false;
   return ends_with_call(code + sizeof(code));

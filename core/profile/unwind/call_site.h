@@ -10,6 +10,6 @@
 
 namespace seemalloc::profile {
 
-bool is_behind_call(uintptr_t pc);
+bool follows_call(uintptr_t pc);
 
 }  // namespace seemalloc::profile

@@ -233,7 +233,7 @@ bool evaluate_expression(uintptr_t block, bool trusted, const Registers& registe
   DwarfCursor cursor(block, block + 10, trusted);
   uint64_t bytes = cursor.uleb();
   if (!cursor.ok()) return false;
-  cursor.read_from(cursor.address(), cursor.address() + bytes);
+  cursor.reset(cursor.address(), cursor.address() + bytes);
   Evaluator evaluator(cursor, registers, memory);
   if (pushed != nullptr) evaluator.push(*pushed);
   return evaluator.run(result);

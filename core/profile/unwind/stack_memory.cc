@@ -72,7 +72,7 @@ bool is_on_own_stack(uintptr_t sp, uintptr_t page) {
 
 }  // namespace
 
-void StackMemory::enter(uintptr_t sp) {
+void StackMemory::switch_to(uintptr_t sp) {
   uintptr_t page = round_down(sp, os::page_bytes());
   own_ = is_on_own_stack(sp, page);
   low_ = own_ ? own_stack.low : page;
@@ -80,7 +80,7 @@ void StackMemory::enter(uintptr_t sp) {
   if (!own_ && !trusted_) low_ = high_ = 0;
 }
 
-bool StackMemory::is_there() const { return own_ || page_is_readable(low_); }
+bool StackMemory::is_mapped() const { return own_ || page_is_readable(low_); }
 
 void StackMemory::distrust() {
   trusted_ = false;
@@ -103,7 +103,7 @@ bool StackMemory::read_copy(uintptr_t address, uintptr_t* value) {
   uintptr_t block = round_down(address, kCopyBytes);
   if (block != copy_start_) {
     copy_start_ = 1;
-    if (copy_ == nullptr) copy_ = static_cast<uintptr_t*>(os::take_scratch());
+    if (copy_ == nullptr) copy_ = static_cast<uintptr_t*>(os::acquire_scratch());
     if (copy_ == nullptr ||
         !os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes))
       return false;
@@ -119,7 +119,7 @@ bool StackMemory::follow_slow(uintptr_t sp, uintptr_t cfa) {
   if (!own_ && cfa > sp && cfa - sp <= kMaxStepBytes) return true;
   if (covers(last_word) || !trusted_ || ++switches_ > kMaxSwitches) return false;
   if (!page_is_readable(round_down(last_word, os::page_bytes()))) return false;
-  enter(last_word);
+  switch_to(last_word);
   return true;
 }
 
@@ -127,7 +127,7 @@ bool StackMemory::follow_signal(uintptr_t sp) {
   if (covers(sp) && own_) return true;
   if (++switches_ > kMaxSwitches || !page_is_readable(round_down(sp, os::page_bytes())))
     return false;
-  enter(sp);
+  switch_to(sp);
   return true;
 }
 

@@ -21,17 +21,17 @@ namespace seemalloc::profile {
 
 class StackMemory {
  public:
-  // Starts at stack pointer `sp`. If `sp` may not be the stack pointer of running code, is_there()
+  // Starts at stack pointer `sp`. If `sp` may not be the stack pointer of running code, is_mapped()
   // must be checked first.
-  explicit StackMemory(uintptr_t sp) { enter(sp); }
+  explicit StackMemory(uintptr_t sp) { switch_to(sp); }
   ~StackMemory() {
-    if (SEEMALLOC_UNLIKELY(copy_ != nullptr)) os::give_scratch(copy_);
+    if (SEEMALLOC_UNLIKELY(copy_ != nullptr)) os::release_scratch(copy_);
   }
   StackMemory(const StackMemory&) = delete;
   StackMemory& operator=(const StackMemory&) = delete;
   // Returns false if nothing is mapped at the start: interrupted code may have any value in that
   // register.
-  bool is_there() const;
+  bool is_mapped() const;
 
   // Reads the word at `address`. Returns false if nothing is mapped there.
   SEEMALLOC_ALWAYS_INLINE bool read(uintptr_t address, uintptr_t* value) {
@@ -64,7 +64,7 @@ class StackMemory {
   // is mapped there.
   bool follow_signal(uintptr_t sp);
 
-  bool is_own() const { return own_; }  // the thread's own stack
+  bool is_own_stack() const { return own_; }  // the thread's own stack
 
   // From now on addresses are guesses: no other stack is entered, and outside the thread's own
   // stack only copies are read.
@@ -75,7 +75,7 @@ class StackMemory {
   static constexpr size_t kMaxStepBytes = size_t{1} << 20;
   static constexpr unsigned kMaxSwitches = 4;
 
-  void enter(uintptr_t sp);
+  void switch_to(uintptr_t sp);
   SEEMALLOC_COLD bool read_slow(uintptr_t address, uintptr_t* value);
   bool read_copy(uintptr_t address, uintptr_t* value);
   SEEMALLOC_COLD bool follow_slow(uintptr_t sp, uintptr_t cfa);

@@ -16,11 +16,11 @@
 #include "core/profile/sampling/stack.h"
 #include "core/profile/unwind/call_site.h"
 #include "core/profile/unwind/expression.h"
-#include "core/profile/unwind/rule.h"
-#include "core/profile/unwind/rule_cache.h"
 #include "core/profile/unwind/signal_return.h"
-#include "core/profile/unwind/stack_memo.h"
+#include "core/profile/unwind/stack_cache.h"
 #include "core/profile/unwind/stack_memory.h"
+#include "core/profile/unwind/unwind_rule.h"
+#include "core/profile/unwind/unwind_rule_cache.h"
 
 // The process's initial stack pointer. Defined by glibc.
 extern "C" {
@@ -30,7 +30,7 @@ extern void* __libc_stack_end __attribute__((weak));
 namespace seemalloc::profile {
 namespace {
 
-constinit RuleCache rule_cache;
+constinit UnwindRuleCache rule_cache;
 
 // The lowest pc that user code can have, and the highest plus 1.
 constexpr uintptr_t kLowestPc = 4096, kHighestPc = uintptr_t{1} << 56;
@@ -42,14 +42,14 @@ class Walk {
  public:
   enum class Step { kFrame, kEnd, kBroken };
 
-  Walk(const Registers& registers, WalkNotes* notes)
+  Walk(const Registers& registers, WalkDependencies* notes)
       : registers_(registers), memory_(registers.sp()), notes_(notes) {
-    if (!memory_.is_own()) notes_->give_up();
+    if (!memory_.is_own_stack()) notes_->abandon();
   }
 
   // Whether the registers point at a stack. Checked before the first step if the registers may have
   // any value.
-  bool starts_on_a_stack() const { return memory_.is_there(); }
+  bool starts_on_a_stack() const { return memory_.is_mapped(); }
   // Moves to the caller's frame. kEnd: there is no caller; this was the thread's first frame.
   Step step();
   uintptr_t sp() const { return registers_.sp(); }
@@ -59,30 +59,30 @@ class Walk {
   uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
 
  private:
-  bool is_current(Rule rule, uintptr_t pc, const Module& module) const;
-  Step step_by_rule(Rule rule, const Module* module);
-  Step step_by_mark(Rule mark, const Module* module);
+  bool is_current(UnwindRule rule, uintptr_t pc, const Module& module) const;
+  Step step_by_rule(UnwindRule rule, const Module* module);
+  Step step_by_marker_rule(UnwindRule mark, const Module* module);
   bool load_slots(uint32_t slots, uintptr_t cfa);
-  bool make_rule(uintptr_t pc, const Module& module, Rule* rule, Step* taken);
+  bool make_rule(uintptr_t pc, const Module& module, UnwindRule* rule, Step* taken);
   Step step_by_row(const Row& row);
   bool step_by_first_instruction(const Module& module, Step* taken);
   Step step_by_guess();
   Step step_by_frame_pointer();
   Step step_by_stack_top(uintptr_t return_slot);
   uintptr_t return_slot_on_top();
-  bool holds_return_address(uintptr_t address);
+  bool is_return_address_at(uintptr_t address);
   Step step_without_row(const Module* module);
   Step step_outside_modules();
   Step step_by_signal_return();
-  void remember_rowless(const Module& module);
-  Step arrive(uintptr_t return_address, uintptr_t cfa);
+  void cache_rowless(const Module& module);
+  Step set_caller(uintptr_t return_address, uintptr_t cfa);
   bool cfa_of(const Row& row, uintptr_t* cfa);
   bool recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller);
 
   Registers registers_;
   StackMemory memory_;
-  WalkNotes* notes_;
-  ModuleMemo modules_;
+  WalkDependencies* notes_;
+  ModuleCache modules_;
   // The pc is not a return address: the start, or code interrupted by a signal.
   bool exact_pc_ = true;
   bool on_frame_pointers_ = false;  // the last step was by frame pointer
@@ -97,9 +97,9 @@ Walk::Step Walk::step() {
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
   if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
-  notes_->in_code(pc, *module);
+  notes_->add_code(pc, *module);
   tables_trusted_ = trusted_ || module->permanent;
-  Rule rule{rule_cache.find(pc ^ module->identity)};
+  UnwindRule rule{rule_cache.find(pc ^ module->identity_hash)};
   if (SEEMALLOC_UNLIKELY(!rule.exists() || !is_current(rule, pc, *module))) {
     Step taken;
     if (!make_rule(pc, *module, &rule, &taken)) return step_without_row(module);
@@ -111,14 +111,14 @@ Walk::Step Walk::step() {
 // Makes a rule from the unwind tables. Returns false if they have no row for `pc`. If the row does
 // not fit into a rule, takes the step by the row itself and stores the result in *taken.
 // Not part of step(), because a row is large and the stack may be small.
-SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule* rule,
+SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, UnwindRule* rule,
                                         Step* taken) {
   Row row;
   if (!find_row(module, pc, tables_trusted_, &row)) return false;
   uint16_t tag;
-  *rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
+  *rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : UnwindRule{};
   if (rule->exists()) {
-    rule_cache.insert(pc ^ module.identity, rule->bits);
+    rule_cache.insert(pc ^ module.identity_hash, rule->bits);
   } else {
     *taken = step_by_row(row);
   }
@@ -127,15 +127,15 @@ SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule
 
 // Whether the rule was made for the code that is mapped there now. Code that cannot be unloaded is
 // not checked. Nor is untrusted code: a wrong rule for a guessed frame spoils that one stack only.
-bool Walk::is_current(Rule rule, uintptr_t pc, const Module& module) const {
+bool Walk::is_current(UnwindRule rule, uintptr_t pc, const Module& module) const {
   if (SEEMALLOC_LIKELY(module.permanent) || !tables_trusted_) return true;
   uint16_t tag;
   return code_tag(pc, true, &tag) && rule.tag() == tag;
 }
 
 // Checks the caller's pc, and sets pc and sp. kEnd: the return address is null.
-Walk::Step Walk::arrive(uintptr_t return_address, uintptr_t cfa) {
-  uintptr_t pc = plain_code_address(return_address);
+Walk::Step Walk::set_caller(uintptr_t return_address, uintptr_t cfa) {
+  uintptr_t pc = strip_pointer_authentication(return_address);
   if (pc == 0) return Step::kEnd;
   if (pc < kLowestPc || pc >= kHighestPc) return Step::kBroken;
   registers_.set(kPc, pc);
@@ -170,13 +170,13 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
 }
 
 // Steps by a rule that is a mark: it only tells the kind of code.
-Walk::Step Walk::step_by_mark(Rule mark, const Module* module) {
+Walk::Step Walk::step_by_marker_rule(UnwindRule mark, const Module* module) {
   if (mark.is_first_frame()) return Step::kEnd;
   return exact_pc_ ? step_without_row(module) : step_by_guess();
 }
 
-SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* module) {
-  if (SEEMALLOC_UNLIKELY(rule.is_mark())) return step_by_mark(rule, module);
+SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(UnwindRule rule, const Module* module) {
+  if (SEEMALLOC_UNLIKELY(rule.is_mark())) return step_by_marker_rule(rule, module);
   on_frame_pointers_ = false;
   unsigned base = rule.cfa_register();
   if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
@@ -185,8 +185,8 @@ SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* m
   // instruction does not push.
   uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
   if (cfa % sizeof(uintptr_t) != 0 || !memory_.follow(lowest, cfa)) return Step::kBroken;
-  if (!memory_.is_own()) notes_->give_up();
-  notes_->frame_from(base, registers_);
+  if (!memory_.is_own_stack()) notes_->abandon();
+  notes_->add_cfa_base(base, registers_);
 #if defined(__x86_64__)
   uintptr_t return_address;
   if (!memory_.read(cfa - sizeof(uintptr_t), &return_address)) return Step::kBroken;
@@ -198,14 +198,14 @@ SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* m
   uintptr_t return_address = registers_.value[kLr];
   uintptr_t return_slot = rule.slot(kReturnSlot);
   return_slot != 0 ? notes_->read(cfa - return_slot * sizeof(uintptr_t), return_address)
-                   : notes_->give_up();
+                   : notes_->abandon();
 #endif
   uintptr_t frame_slot = rule.slot(kFrameSlot);
-  if (frame_slot != 0) notes_->frame_pointer_is_at(cfa - frame_slot * sizeof(uintptr_t));
-  uint64_t kept = kCalleeSaved & ~(rule.forgets() ? kCalleeSaved & ~register_bit(kFp) : 0);
+  if (frame_slot != 0) notes_->set_frame_pointer_slot(cfa - frame_slot * sizeof(uintptr_t));
+  uint64_t kept = kCalleeSaved & ~(rule.loses_registers() ? kCalleeSaved & ~register_bit(kFp) : 0);
   registers_.known &= kept;
   exact_pc_ = false;
-  return arrive(return_address, cfa);
+  return set_caller(return_address, cfa);
 }
 
 bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
@@ -223,25 +223,25 @@ bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
 bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller) {
   uintptr_t value = 0;
   auto block = static_cast<uintptr_t>(row.value[number]);
-  switch (row.how[number]) {
-    case How::kUndefined: return true;
-    case How::kSame:
+  switch (row.rules[number]) {
+    case RegisterRule::kUndefined: return true;
+    case RegisterRule::kSame:
       if (!registers_.has(number)) return true;
       value = registers_.value[number];
       break;
-    case How::kInRegister:
+    case RegisterRule::kInRegister:
       if (block >= kRegisterCount || !registers_.has(static_cast<unsigned>(block))) return true;
       value = registers_.value[block];
       break;
-    case How::kIsOffset: value = cfa + block; break;
-    case How::kAtOffset:
+    case RegisterRule::kIsOffset: value = cfa + block; break;
+    case RegisterRule::kAtOffset:
       if (!memory_.read(cfa + block, &value)) return false;
       break;
-    case How::kIsExpression:
+    case RegisterRule::kIsExpression:
       if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &value))
         return false;
       break;
-    case How::kAtExpression: {
+    case RegisterRule::kAtExpression: {
       uintptr_t address;
       if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &address))
         return false;
@@ -254,9 +254,9 @@ bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* ca
 }
 
 Walk::Step Walk::step_by_row(const Row& row) {
-  notes_->give_up();
+  notes_->abandon();
   on_frame_pointers_ = false;
-  if (row.how[row.return_register] == How::kUndefined) return Step::kEnd;
+  if (row.rules[row.return_register] == RegisterRule::kUndefined) return Step::kEnd;
   uintptr_t cfa;
   if (!cfa_of(row, &cfa) || cfa % sizeof(uintptr_t) != 0) return Step::kBroken;
   uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
@@ -265,24 +265,24 @@ Walk::Step Walk::step_by_row(const Row& row) {
   caller.known = 0;
   for (unsigned i = 0; i < kRegisterCount; i++) {
     // A caller-saved register is unknown unless the row tells where it is.
-    bool lost = row.how[i] == How::kSame && (kCalleeSaved & register_bit(i)) == 0 &&
+    bool lost = row.rules[i] == RegisterRule::kSame && (kCalleeSaved & register_bit(i)) == 0 &&
                 i != row.return_register;
     if (!lost && i != kSp && !recover(row, i, cfa, &caller)) return Step::kBroken;
   }
   if (!caller.has(row.return_register)) return Step::kBroken;
 #if defined(__x86_64__)
-  if (row.how[kPc] == How::kSame) return Step::kBroken;
+  if (row.rules[kPc] == RegisterRule::kSame) return Step::kBroken;
 #endif
   registers_ = caller;
   if (!row.signal_frame) registers_.known &= kCalleeSaved;
   if (row.signal_frame && !memory_.follow_signal(cfa)) return Step::kBroken;
   exact_pc_ = row.signal_frame;
-  return arrive(caller.value[row.return_register], cfa);
+  return set_caller(caller.value[row.return_register], cfa);
 }
 
 // The dynamic linker's start code, which calls the libraries' constructors, has no unwind entry.
 // Its stack pointer is the one that the kernel set, aligned.
-bool is_where_the_process_began(uintptr_t sp) {
+bool is_initial_stack_pointer(uintptr_t sp) {
   uintptr_t first =
       &__libc_stack_end != nullptr ? reinterpret_cast<uintptr_t>(__libc_stack_end) : 0;
   return sp <= first && first - sp < 2 * sizeof(uintptr_t);
@@ -302,33 +302,33 @@ SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, St
 // Code in a module, but without an unwind entry: a signal trampoline, the start of a fibre,
 // assembly without annotations, the built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
-  notes_->give_up();
+  notes_->abandon();
   Step taken;
   if (!exact_pc_ && step_by_first_instruction(*module, &taken)) return taken;
   if (is_signal_return(registers_.pc())) return step_by_signal_return();
-  if (!exact_pc_ && is_where_the_process_began(registers_.sp())) return Step::kEnd;
-  if (!exact_pc_) remember_rowless(*module);
+  if (!exact_pc_ && is_initial_stack_pointer(registers_.sp())) return Step::kEnd;
+  if (!exact_pc_) cache_rowless(*module);
   return step_by_guess();
 }
 
 // Caches that the code has no row. Finding that out takes dozens of system calls if the tables are
 // not trusted, and one (1 µs) if they are.
-void Walk::remember_rowless(const Module& module) {
+void Walk::cache_rowless(const Module& module) {
   uintptr_t pc = registers_.pc() - 1;
   uint16_t tag;
   if (code_tag(pc, tables_trusted_, &tag))
-    rule_cache.insert(pc ^ module.identity, Rule::rowless(tag).bits);
+    rule_cache.insert(pc ^ module.identity_hash, UnwindRule::rowless(tag).bits);
 }
 
 // Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack
 // is examined, and the result is cached under its bare pc. If the address becomes a trampoline
 // later, stacks through it are wrong.
 Walk::Step Walk::step_outside_modules() {
-  notes_->give_up();
+  notes_->abandon();
   uintptr_t pc = registers_.pc();
-  if (!trusted_ || rule_cache.find(pc) == Rule::rowless(0).bits) return step_by_guess();
+  if (!trusted_ || rule_cache.find(pc) == UnwindRule::rowless(0).bits) return step_by_guess();
   if (is_signal_return(pc)) return step_by_signal_return();
-  rule_cache.insert(pc, Rule::rowless(0).bits);
+  rule_cache.insert(pc, UnwindRule::rowless(0).bits);
   return step_by_guess();
 }
 
@@ -337,22 +337,22 @@ Walk::Step Walk::step_by_signal_return() {
   uintptr_t sp = registers_.sp();
   if (!memory_.follow_signal(sp)) return Step::kBroken;
   exact_pc_ = true;
-  return arrive(registers_.pc(), sp);
+  return set_caller(registers_.pc(), sp);
 }
 
 // The guess for code without tables: that it has a frame pointer or, if it was interrupted, that it
 // has not set up one yet.
 Walk::Step Walk::step_by_guess() {
-  notes_->give_up();
+  notes_->abandon();
   trusted_ = false;
   memory_.distrust();
   uintptr_t return_slot = exact_pc_ ? return_slot_on_top() : 0;
   return return_slot != 0 ? step_by_stack_top(return_slot) : step_by_frame_pointer();
 }
 
-bool Walk::holds_return_address(uintptr_t address) {
+bool Walk::is_return_address_at(uintptr_t address) {
   uintptr_t word;
-  return memory_.read(address, &word) && is_behind_call(word);
+  return memory_.read(address, &word) && follows_call(word);
 }
 
 // Returns the slot that holds the return address of interrupted code, if there is no return address
@@ -363,10 +363,10 @@ uintptr_t Walk::return_slot_on_top() {
 #if defined(__x86_64__)
   uintptr_t sp = registers_.sp(), fp = registers_.fp(), top;
   if (sp % sizeof(uintptr_t) != 0) return 0;
-  if (fp >= sp && holds_return_address(fp + sizeof(uintptr_t))) return 0;
-  if (memory_.read(sp, &top) && top == fp && holds_return_address(sp + sizeof(uintptr_t)))
+  if (fp >= sp && is_return_address_at(fp + sizeof(uintptr_t))) return 0;
+  if (memory_.read(sp, &top) && top == fp && is_return_address_at(sp + sizeof(uintptr_t)))
     return sp + sizeof(uintptr_t);
-  return holds_return_address(sp) ? sp : 0;
+  return is_return_address_at(sp) ? sp : 0;
 #else
   return 0;
 #endif
@@ -379,7 +379,7 @@ Walk::Step Walk::step_by_stack_top(uintptr_t return_slot) {
   registers_.known &= kCalleeSaved;  // not changed so far
   on_frame_pointers_ = false;
   exact_pc_ = false;
-  return arrive(return_address, cfa);
+  return set_caller(return_address, cfa);
 }
 
 // A frame record is the caller's frame pointer and the return address. The ABI marks the first
@@ -406,12 +406,12 @@ Walk::Step Walk::step_by_frame_pointer() {
   registers_.known = 0;
   registers_.set(kFp, caller_record);
   exact_pc_ = false;
-  return arrive(return_address, cfa);
+  return set_caller(return_address, cfa);
 }
 
 // Replaces PythonWalk if only C frames are recorded.
 struct NoPython {
-  static bool runs_in(uintptr_t, uintptr_t) { return false; }
+  static bool is_interpreter_frame(uintptr_t, uintptr_t) { return false; }
   static void replace_last(Stack*, size_t) {}
   static void append_rest(Stack*, size_t) {}
 };
@@ -421,7 +421,7 @@ template <typename Python>
 SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Stack* out,
                                   Python& python) {
   uintptr_t own_start = 0, own_end = 0;
-  bool skipping = start == Start::kHere && own_library(&own_start, &own_end);
+  bool skipping = start == Start::kHere && own_library_bounds(&own_start, &own_end);
   if (start == Start::kInterrupted) {
     out->pcs[out->depth++] = walk.return_address();
     out->broken = !walk.starts_on_a_stack();
@@ -436,7 +436,7 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
       python.append_rest(out, max_depth);
       return;
     }
-    if (python.runs_in(frame_low, walk.sp()) && out->depth != 0) {
+    if (python.is_interpreter_frame(frame_low, walk.sp()) && out->depth != 0) {
       python.replace_last(out, max_depth);
       if (out->truncated) return;
     }
@@ -453,10 +453,10 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
 // Stacks whose C frames are equal may differ in their Python functions, so such a stack cannot be
 // recalled from the memo.
 SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth,
-                                         Stack* out, WalkNotes* notes, const Python& found) {
+                                         Stack* out, WalkDependencies* notes, const Python& found) {
   os::Scratch<PythonWalk> python(found);
-  if (!python || !python->any()) return false;
-  notes->give_up();
+  if (!python || !python->has_interpreter()) return false;
+  notes->abandon();
   os::Scratch<Walk> walk(registers, notes);
   if (!walk) return false;
   fill(*walk, start, max_depth, out, *python);
@@ -464,14 +464,14 @@ SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start
 }
 
 SEEMALLOC_NOINLINE void fill_without_python(const Registers& registers, Start start,
-                                            size_t max_depth, Stack* out, WalkNotes* notes) {
+                                            size_t max_depth, Stack* out, WalkDependencies* notes) {
   NoPython none;
   Walk walk(registers, notes);
   fill(walk, start, max_depth, out, none);
 }
 
 SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth,
-                                  Stack* out, WalkNotes* notes, const Python* python) {
+                                  Stack* out, WalkDependencies* notes, const Python* python) {
   DCHECK(max_depth <= kMaxStackDepth);
   out->depth = 0;
   out->truncated = false;
@@ -480,38 +480,38 @@ SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_
       !fill_with_python(registers, start, max_depth, out, notes, *python)) {
     fill_without_python(registers, start, max_depth, out, notes);
   }
-  if (out->broken) notes->give_up();
+  if (out->broken) notes->abandon();
 }
 
 }  // namespace
 
-void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
-  walk_from(registers, Start::kHere, max_depth, out, notes, wanted_python());
+void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkDependencies* notes) {
+  walk_from(registers, Start::kHere, max_depth, out, notes, active_python());
 }
 
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
   DCHECK(max_depth >= 1);
-  WalkNotes none(nullptr);
+  WalkDependencies none(nullptr);
   walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none,
-            wanted_python());
+            active_python());
 }
 
 void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
-  WalkNotes none(nullptr);
+  WalkDependencies none(nullptr);
   walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none, nullptr);
 }
 
 SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
   Registers registers;
   take_registers(&registers);
-  WalkNotes none(nullptr);
+  WalkDependencies none(nullptr);
   walk_stack(registers, max_depth, out, &none);
 }
 
 SEEMALLOC_NOINLINE void capture_native_stack(Stack* out, size_t max_depth) {
   Registers registers;
   take_registers(&registers);
-  WalkNotes none(nullptr);
+  WalkDependencies none(nullptr);
   walk_from(registers, Start::kHere, max_depth, out, &none, nullptr);
 }
 

@@ -8,13 +8,13 @@
 
 #include "core/profile/code/registers.h"
 #include "core/profile/sampling/stack.h"
-#include "core/profile/unwind/stack_memo.h"
+#include "core/profile/unwind/stack_cache.h"
 
 namespace seemalloc::profile {
 
 // Fills `out` with the frames above the one that `registers` describes, which must be active.
 // Otherwise like capture_stack().
-void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes);
+void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkDependencies* notes);
 // Captures the stack that a signal interrupted, from the third argument of its handler (a
 // ucontext_t). pcs[0] is the interrupted code itself, in whichever library; no frame is skipped.
 // The handler may run on any stack and needs about 2 KiB of it (tests/abi/stack_budget.py).

@@ -122,7 +122,7 @@ TEST_P(UnwindHostile, ReadsNothingBySystemCallsOnceAStackIsKnown) {
 }
 
 // All kinds of values that a frame pointer register may have.
-NOINLINE void try_rubbish(const JitCode& code) {
+NOINLINE void try_frame_pointer_values(const JitCode& code) {
   uintptr_t here[8];
   auto at = reinterpret_cast<uintptr_t>(here);
   auto* heap = new uintptr_t[64]();
@@ -164,8 +164,8 @@ NOINLINE void try_rubbish(const JitCode& code) {
 
 TEST_P(UnwindHostile, SurvivesRubbishInTheFramePointer) {
   JitCode code(kWithRubbish);
-  try_rubbish(code);
-  std::thread(try_rubbish, std::cref(code)).join();
+  try_frame_pointer_values(code);
+  std::thread(try_frame_pointer_values, std::cref(code)).join();
 }
 
 // A stack between two inaccessible pages.
@@ -396,13 +396,13 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
 #if defined(__x86_64__)
 // Guessed frames in a library that another thread closes, on memory that it unmaps: neither may be
 // read in place.
-struct Prey {
+struct ClosedLibrary {
   char* page;
   std::atomic<uintptr_t> function{0};
   std::atomic<bool> stop{false};
 };
 
-void come_and_go(const std::string& path, Prey* prey) {
+void come_and_go(const std::string& path, ClosedLibrary* prey) {
   constexpr size_t kWords = kPage / sizeof(uintptr_t);
   auto* record = reinterpret_cast<uintptr_t*>(prey->page);
   for (int i = 0; i < 400; i++) {
@@ -426,7 +426,7 @@ TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
   if (path.empty()) GTEST_SKIP() << "no C compiler";
   JitCode code(kWithRubbish);
   GuardedStack stack;
-  Prey prey{reinterpret_cast<char*>(stack.top()) - kPage};
+  ClosedLibrary prey{reinterpret_cast<char*>(stack.top()) - kPage};
   std::thread hunted(come_and_go, path, &prey);
   uint64_t in_library = 0, in_page = 0;
   for (uintptr_t i = 0; !prey.stop; i++) {

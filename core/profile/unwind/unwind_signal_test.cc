@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Modules, UnwindSignal, testing::Bool(), [](const auto& 
 });
 
 // Whether the outermost `count` frames of `stack` and `other` are the same.
-bool end_alike(const Stack& stack, const Stack& other, uint32_t count) {
+bool have_same_outer_frames(const Stack& stack, const Stack& other, uint32_t count) {
   if (count > stack.depth || count > other.depth) return false;
   return std::equal(stack.pcs + stack.depth - count, stack.pcs + stack.depth,
                     other.pcs + other.depth - count);
@@ -101,7 +101,7 @@ NOINLINE void expect_interrupted() {
   // by raise().
   EXPECT_GE(interrupted.depth, 5u);
   EXPECT_GT(handlers_own.depth, interrupted.depth);
-  EXPECT_TRUE(end_alike(interrupted, handlers_own, interrupted.depth))
+  EXPECT_TRUE(have_same_outer_frames(interrupted, handlers_own, interrupted.depth))
       << text_of(interrupted) << text_of(handlers_own);
   KEEP_FRAME;
 }
@@ -121,7 +121,7 @@ TEST_P(UnwindSignal, FindsTheInterruptedStackFromASignalStack) {
 Stack shallow;
 void capture_shallow(int, siginfo_t*, void* context) { capture_stack_from(context, &shallow, 1); }
 
-TEST(UnwindSignalDepth, SaysWhenAStackIsCut) {
+TEST(UnwindSignalDepth, MarksTruncatedStacks) {
   Handler handler(SIGUSR1, capture_shallow);
   raise(SIGUSR1);
   EXPECT_EQ(shallow.depth, 1u);
@@ -144,7 +144,7 @@ NOINLINE void kill_with_stack_pointer(uintptr_t sp) {
       : "rax", "rbx", "rcx", "r11", "rdi", "rsi", "rdx", "memory");
 }
 
-TEST_P(UnwindSignal, SurvivesAnythingInTheStackPointer) {
+TEST_P(UnwindSignal, SurvivesAnyStackPointer) {
   Handler handler(SIGUSR1, on_signal, SA_ONSTACK);
   SignalStack stack;
   auto* hole =
@@ -181,7 +181,7 @@ NOINLINE void call_nothing(void (*function)()) {
   KEEP_FRAME;
 }
 
-TEST_P(UnwindSignal, FindsWhoCalledNothing) {
+TEST_P(UnwindSignal, FindsTheCallerOfANullFunction) {
   Handler handler(SIGSEGV, on_fault);
   for (uintptr_t nowhere : {uintptr_t{0}, uintptr_t{16}, uintptr_t{1} << 46}) {
     if (sigsetjmp(back, 1) == 0) call_nothing(reinterpret_cast<void (*)()>(nowhere));
@@ -196,11 +196,11 @@ TEST_P(UnwindSignal, FindsWhoCalledNothing) {
 // -----------------------------------------------------------------------------------
 
 // The results of stepping through a subject.
-struct Steps {
+struct StepResults {
   int all = 0, wrong = 0;
   Stack first_wrong;
 };
-Steps steps;
+StepResults steps;
 // The stack of step_through(); every stack must end with it, except for its innermost frame.
 Stack stepper;
 volatile bool stepping = false;
@@ -212,15 +212,15 @@ void on_step(int, siginfo_t*, void* context) {
   static Stack stack;
   capture_stack_from(context, &stack, kMaxStackDepth);
   steps.all++;
-  if (!stack.broken && end_alike(stack, stepper, stepper.depth - 1)) return;
+  if (!stack.broken && have_same_outer_frames(stack, stepper, stepper.depth - 1)) return;
   if (steps.wrong++ == 0) steps.first_wrong = stack;
 }
 
 template <typename Subject>
-NOINLINE Steps step_through(const Subject& subject) {
+NOINLINE StepResults step_through(const Subject& subject) {
   Handler handler(SIGTRAP, on_step);
   capture_stack(&stepper, kMaxStackDepth);
-  steps = Steps();
+  steps = StepResults();
   stepping = true;
   raise(SIGTRAP);
   subject();
@@ -232,7 +232,7 @@ NOINLINE Steps step_through(const Subject& subject) {
 TEST_P(UnwindSignal, KnowsTheKernelsSharedCode) {
   for (clockid_t clock : {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC_COARSE}) {
     timespec now;
-    Steps seen = step_through([&] { clock_gettime(clock, &now); });
+    StepResults seen = step_through([&] { clock_gettime(clock, &now); });
     EXPECT_GT(seen.all, 20);
     EXPECT_EQ(seen.wrong, 0) << "of " << seen.all << "\n" << text_of(seen.first_wrong);
   }
@@ -278,7 +278,7 @@ TEST_P(UnwindSignal, LeavesCodeWithoutTablesAtAnyInstruction) {
   uintptr_t local[16] = {};
   for (auto* function : {bare_leaf, bare_frame}) {
     for (uintptr_t value : rbp_values(local)) {
-      Steps seen = step_through([&] { call_with_rbp(function, value); });
+      StepResults seen = step_through([&] { call_with_rbp(function, value); });
       EXPECT_GT(seen.all, 15);
       EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n"
                                << text_of(seen.first_wrong);
@@ -297,7 +297,7 @@ TEST_P(UnwindSignal, LeavesCodeMadeAtRunTimeAtAnyInstruction) {
   for (uintptr_t offset : {uintptr_t{0}, at}) {
     auto function = reinterpret_cast<void (*)()>(static_cast<char*>(code) + offset);
     for (uintptr_t value : rbp_values(local)) {
-      Steps seen = step_through([&] { call_with_rbp(function, value); });
+      StepResults seen = step_through([&] { call_with_rbp(function, value); });
       EXPECT_GT(seen.all, 15);
       EXPECT_EQ(seen.wrong, 0) << std::hex << value << std::dec << " of " << seen.all << "\n"
                                << text_of(seen.first_wrong);
@@ -320,7 +320,7 @@ std::string build_library() {
 TEST_P(UnwindSignal, InterruptsDlopenAndDlcloseAnywhere) {
   std::string path = build_library();
   if (path.empty()) GTEST_SKIP() << "no C compiler";
-  Steps seen = step_through([&] {
+  StepResults seen = step_through([&] {
     void* library = dlopen(path.c_str(), RTLD_NOW);
     if (library != nullptr) dlclose(library);
   });
@@ -337,7 +337,7 @@ bool behind(std::vector<uint8_t> code) {
   alignas(16) static uint8_t bytes[32];
   memset(bytes, 0x90, sizeof(bytes));
   std::copy(code.begin(), code.end(), bytes + sizeof(bytes) - code.size());
-  return is_behind_call(reinterpret_cast<uintptr_t>(bytes + sizeof(bytes)));
+  return follows_call(reinterpret_cast<uintptr_t>(bytes + sizeof(bytes)));
 }
 
 TEST(CallSite, KnowsCalls) {
@@ -361,10 +361,10 @@ TEST(CallSite, KnowsOthers) {
   EXPECT_FALSE(behind({0xFF, 0x50}));        // its displacement is missing
   EXPECT_FALSE(behind({0xFF, 0x14}));
   EXPECT_FALSE(behind({0xFF, 0xD0, 0x90}));  // one instruction before
-  EXPECT_FALSE(is_behind_call(0));
-  EXPECT_FALSE(is_behind_call(6));
-  EXPECT_FALSE(is_behind_call(4096));
-  EXPECT_FALSE(is_behind_call(uintptr_t{1} << 63));
+  EXPECT_FALSE(follows_call(0));
+  EXPECT_FALSE(follows_call(6));
+  EXPECT_FALSE(follows_call(4096));
+  EXPECT_FALSE(follows_call(uintptr_t{1} << 63));
 }
 
 #endif

@@ -141,7 +141,7 @@ TEST_P(Unwind, FindsFramesThatKeepNoFramePointer) {
   EXPECT_EQ(deeper.depth, base.depth + 60);
 }
 
-TEST(UnwindDepth, SaysWhenAStackIsCut) {
+TEST(UnwindDepth, MarksTruncatedStacks) {
   Stack whole, cut;
   recurse(0, &whole, kMaxStackDepth);
   recurse(0, &cut, whole.depth);

@@ -113,7 +113,7 @@ void drain(int* fd, std::string* text) {
 bool Outcome::exited(int code) const {
   return !timed_out && WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
-bool Outcome::died_of(int signal) const {
+bool Outcome::killed_by(int signal) const {
   return !timed_out && WIFSIGNALED(status) && WTERMSIG(status) == signal;
 }
 
@@ -125,7 +125,7 @@ std::string Outcome::ending() const {
 
 std::string Outcome::all() const {
   return ending() + "\n--- stdout\n" + out + "--- stderr\n" + err +
-         (timed_out ? "--- threads\n" + stuck_at : "");
+         (timed_out ? "--- threads\n" + thread_states : "");
 }
 
 Outcome run(const Command& command) {
@@ -151,7 +151,7 @@ Outcome run(const Command& command) {
     if (ended) break;
     if (now() < deadline) continue;
     outcome.timed_out = true;
-    outcome.stuck_at = threads_of(pid);
+    outcome.thread_states = threads_of(pid);
     kill(-pid, SIGKILL);
     waitpid(pid, &outcome.status, 0);
     break;

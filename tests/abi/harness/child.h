@@ -22,10 +22,10 @@ struct Outcome {
   bool timed_out = false;
   std::string out;
   std::string err;
-  std::string stuck_at;  // position of each thread, if it timed out
+  std::string thread_states;  // position of each thread, if it timed out
 
   bool exited(int code) const;
-  bool died_of(int signal) const;
+  bool killed_by(int signal) const;
   // "exit 1", "signal 6", "no end after 20 s".
   std::string ending() const;
   // The ending and both outputs, for the message of a failed test.

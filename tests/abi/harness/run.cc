@@ -1,4 +1,4 @@
-// abi_run: runs one program of lives/ and judges its outcome.
+// abi_run: runs one program of lifecycle/ and judges its outcome.
 //   abi_run [--seconds N] [--env NAME=VALUE]... [--] PROGRAM [ARGUMENT]...
 // It passes when the program exits with 0, printed "ok" and nothing else on stdout, and nothing on
 // stderr: the library must stay silent in every environment. Exit status 77 (the program reports

@@ -34,7 +34,7 @@ bool is_seemalloc() { return *expected() != 0; }
 bool is_static() { return strcmp(expected(), "static") == 0; }
 void* find(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 
-bool is_ours(const char* name) {
+bool is_defined_by_subject(const char* name) {
   if (is_static()) return base_of(find(name)) == base_of(reinterpret_cast<void*>(&is_static));
   return file_of(find(name)) == expected();
 }
@@ -51,7 +51,7 @@ size_t resident_bytes() {
 }  // namespace conform
 
 int main(int argc, char** argv) {
-  if (conform::is_seemalloc() && !conform::is_ours("malloc")) {
+  if (conform::is_seemalloc() && !conform::is_defined_by_subject("malloc")) {
     fprintf(stderr, "malloc comes from %s, not from %s\n",
             conform::file_of(conform::find("malloc")).c_str(), conform::expected());
     return 1;

@@ -18,7 +18,7 @@ bool is_static();
 // The address of a function by name, as resolved for the whole program, or null.
 void* find(const char* name);
 // True when the allocator under test defines the function of that name.
-bool is_ours(const char* name);
+bool is_defined_by_subject(const char* name);
 // Hides a value from the optimiser: the compiler can neither fold it nor warn about it.
 template <class T>
 T opaque(T value) {

@@ -125,14 +125,14 @@ std::string line_problem(const Outcome& outcome, const std::string& allowed, boo
 // One letter per size: A aborted, s survived, S died of another signal, T timed out.
 char letter(const Outcome& outcome) {
   if (outcome.timed_out) return 'T';
-  if (outcome.died_of(SIGABRT)) return 'A';
+  if (outcome.killed_by(SIGABRT)) return 'A';
   if (survived(outcome)) return 's';
   return 'S';
 }
 
 void expect_caught(const Row& row, const Outcome& outcome) {
-  EXPECT_TRUE(outcome.died_of(SIGABRT)) << "expected SIGABRT, got " << outcome.all();
-  if (!outcome.died_of(SIGABRT)) return;
+  EXPECT_TRUE(outcome.killed_by(SIGABRT)) << "expected SIGABRT, got " << outcome.all();
+  if (!outcome.killed_by(SIGABRT)) return;
   // An overwritten link leads to a pointer other than the one that was overwritten.
   EXPECT_EQ(line_problem(outcome, row.line, std::string(row.line) != "corrupted free list"), "");
 }
@@ -223,12 +223,12 @@ TEST(Misuse, ForeignPointersEndTheProgram) {
     for (const char* operation : kOperations) {
       SCOPED_TRACE(std::string(foreign.kind) + " " + operation);
       Outcome outcome = misuse(foreign.kind, 64, preloaded(), operation);
-      EXPECT_TRUE(outcome.died_of(SIGABRT)) << outcome.all();
+      EXPECT_TRUE(outcome.killed_by(SIGABRT)) << outcome.all();
       EXPECT_EQ(line_problem(outcome, "foreign pointer", true), "");
       EXPECT_NE(outcome.err.find(foreign.place), std::string::npos) << outcome.err;
     }
     Outcome strict = misuse(foreign.kind, 64, preloaded("foreign:fatal"));
-    EXPECT_TRUE(strict.died_of(SIGABRT)) << foreign.kind << strict.all();
+    EXPECT_TRUE(strict.killed_by(SIGABRT)) << foreign.kind << strict.all();
     Outcome other = misuse(foreign.kind, 64, {"LD_PRELOAD", "SEEMALLOC_CONF"});
     EXPECT_FALSE(survived(other)) << foreign.kind << ": glibc goes on: " << other.all();
   }
@@ -259,7 +259,7 @@ TEST(Misuse, BlocksOfGlibcArePassedOn) {
       }
     }
     Outcome strict = misuse(kind, 8000, preloaded("foreign:fatal"));
-    EXPECT_TRUE(strict.died_of(SIGABRT)) << strict.all();
+    EXPECT_TRUE(strict.killed_by(SIGABRT)) << strict.all();
     EXPECT_EQ(line_problem(strict, "foreign pointer", true), "");
   }
 }
@@ -268,7 +268,7 @@ TEST(Misuse, BlocksOfGlibcArePassedOn) {
 TEST(Misuse, FreedBlocksOfGlibcEndTheProgram) {
   for (size_t size : {size_t{64}, size_t{1000}, size_t{5000}, size_t{1} << 20}) {
     Outcome outcome = misuse("libc_freed", size, preloaded());
-    EXPECT_TRUE(outcome.died_of(SIGABRT)) << size << outcome.all();
+    EXPECT_TRUE(outcome.killed_by(SIGABRT)) << size << outcome.all();
   }
 }
 
@@ -278,7 +278,7 @@ TEST(Misuse, IsCaughtInSampledBlocksToo) {
     for (size_t size : {size_t{64}, size_t{1024}, size_t{30000}, size_t{5} << 20}) {
       SCOPED_TRACE(std::string(kind) + " " + std::to_string(size));
       Outcome outcome = misuse(kind, size, preloaded("sample:1"));
-      EXPECT_TRUE(outcome.died_of(SIGABRT)) << outcome.all();
+      EXPECT_TRUE(outcome.killed_by(SIGABRT)) << outcome.all();
       EXPECT_EQ(line_problem(outcome, "double free|invalid free", true), "");
     }
   }

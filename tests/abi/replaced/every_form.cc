@@ -19,9 +19,9 @@ unsigned checks;
 bool is_replaced(Form form) { return (mask >> form & 1) != 0; }
 
 // The program's operator that serves a call of the form; kForms: the library's own operator.
-Form server_of(Form form) {
+Form serving_form(Form form) {
   if (is_replaced(form)) return form;
-  return kCalls[form] == form ? kForms : server_of(kCalls[form]);
+  return kCalls[form] == form ? kForms : serving_form(kCalls[form]);
 }
 
 #define EXPECT(condition)                                                                                 \
@@ -85,7 +85,7 @@ void* checked_new(Form form, size_t bytes, size_t alignment) {
   Form other = kForms;
   seen = {};
   void* p = call_new(form, bytes, alignment);
-  Form server = server_of(form);
+  Form server = serving_form(form);
   EXPECT(p != nullptr);
   EXPECT(is_of_pool(p) == (server != kForms));
   EXPECT(seen.calls == (server != kForms ? 1 : 0));
@@ -98,20 +98,20 @@ void* checked_new(Form form, size_t bytes, size_t alignment) {
 }
 
 void check_delete(Form form, Form other, void* p, size_t bytes, size_t alignment) {
-  Form server = server_of(form);
+  Form server = serving_form(form);
   seen = {};
-  unsigned freed_before = freed;
+  unsigned take_cached_large_span = freed;
   bool of_pool = is_of_pool(p);
   call_delete(form, p, bytes, alignment);
   EXPECT(seen.calls == (server != kForms ? 1 : 0));
-  EXPECT(freed == freed_before + (of_pool ? 1 : 0));
+  EXPECT(freed == take_cached_large_span + (of_pool ? 1 : 0));
   if (server != kForms) EXPECT(seen.last == server && seen.block == p);
 }
 
 // A call that the program's own operator refuses with an exception.
 void check_refused(Form form, size_t bytes, size_t alignment) {
   Form other = kForms;
-  if (server_of(form) == kForms) return;
+  if (serving_form(form) == kForms) return;
   bool caught = false;
   void* p = nullptr;
   seen = {};
@@ -134,7 +134,7 @@ void check_pairs(const Form* news, const Form* end_of_news, const Form* deletes,
       void* p = checked_new(*form, bytes, alignment);
       // The library's delete must not receive a block of the program's pool: such a program is
       // wrong under any allocator.
-      if (!is_of_pool(p) || server_of(*other) != kForms)
+      if (!is_of_pool(p) || serving_form(*other) != kForms)
         check_delete(*other, *form, p, bytes, alignment);
     }
   }

@@ -45,14 +45,14 @@ constexpr Form kCalls[kForms] = {
 };
 
 // Records the calls of the program's own operators (own_operators.cc) since it was last cleared.
-struct Seen {
+struct CallRecord {
   int calls;
   Form last;
   void* block;       // returned or taken by the last call
   size_t bytes;      // requested size
   size_t alignment;  // 0: none
 };
-extern Seen seen;
+extern CallRecord seen;
 extern bool refuse;     // the program's operators new throw Refused
 extern unsigned freed;  // blocks of the program's pool that were freed
 struct Refused {};

@@ -6,7 +6,7 @@
 
 #include "forms.h"
 
-Seen seen;
+CallRecord seen;
 bool refuse;
 unsigned freed;
 

@@ -40,7 +40,7 @@ TEST(Contents, ZeroSizesGiveDistinctBlocks) {
   for (void* block : blocks) free(block);
 }
 
-TEST(Contents, UsableSizeIsWhollyOurs) {
+TEST(Contents, UsableSizeIsWritable) {
   std::mt19937 random(1);
   for (size_t size = 0; size <= 300000; size += size < 1100 ? 1 : size < 40000 ? 61 : 4001) {
     unsigned char* blocks[3];
@@ -153,7 +153,7 @@ TEST(Contents, CallocIsZeroToTheUsableSizeForLargeSizes) {
   for (unsigned char* block : held) free(block);
 }
 
-TEST(Contents, CallocIsZeroOnMemoryFreedByAnotherThread) {
+TEST(Contents, CallocIsZeroOnMemoryFreedByOtherThreads) {
   for (size_t size : {size_t{8}, size_t{48}, size_t{200}, size_t{1000}, size_t{5000}, size_t{40000},
                       size_t{300000}, size_t{3} << 20}) {
     expect_zero_on_reuse(size, size > 100000 ? 3 : 50, true);
@@ -181,7 +181,7 @@ TEST(Contents, CallocIsZeroWhenSpansChangeTheirSize) {
   for (auto& [block, size] : held) free(block);
 }
 
-TEST(Contents, KeptByReallocForAllTransitions) {
+TEST(Contents, PreservedByReallocForAllTransitions) {
   const size_t sizes[] = {
       1,       7,       8,      9,      16,     17,     24,     100,    128,     129,
       500,     1000,    1024,   1025,   2048,   4000,   4096,   8192,   8193,    16000,
@@ -209,7 +209,7 @@ TEST(Contents, KeptByReallocForAllTransitions) {
   }
 }
 
-TEST(Contents, KeptByGrowthInSteps) {
+TEST(Contents, PreservedByGrowthInSteps) {
   for (size_t step : {size_t{1}, size_t{24}, size_t{4096}, size_t{100000}}) {
     unsigned char* block = nullptr;
     size_t filled = 0;
@@ -225,7 +225,7 @@ TEST(Contents, KeptByGrowthInSteps) {
 
 // Calls on parts of a block split its mapping into several, which a kernel may move one by one, or
 // only in part.
-TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
+TEST(Contents, PreservedByGrowthOfABlockWithAdvisedParts) {
   constexpr size_t kPart = 64 << 10;
   for (size_t size = size_t{2} << 20; size <= size_t{16} << 20; size *= 2) {
     auto block = opaque(static_cast<unsigned char*>(malloc(size)));
@@ -275,7 +275,7 @@ TEST(Contents, ReallocArrayGrows) {
   free(block);
 }
 
-TEST(Contents, ReallocOfAnotherThreadsBlock) {
+TEST(Contents, ReallocOfABlockOfAnotherThread) {
   for (size_t size : {size_t{20}, size_t{2000}, size_t{50000}, size_t{2} << 20}) {
     unsigned char* block = nullptr;
     std::thread([&] {

@@ -26,7 +26,7 @@
 namespace {
 
 constexpr int kPlaces = 8;
-constexpr size_t kMost = 8 << 20;
+constexpr size_t kMax = 8 << 20;
 
 struct Step {
   int place;
@@ -165,8 +165,8 @@ void say(const char* text) {
 
 int main(int argc, char** argv) {
   page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  kept = static_cast<Kept*>(map(kMost * sizeof(Kept)));
-  step_blocks = static_cast<void**>(map(kMost * sizeof(void*)));
+  kept = static_cast<Kept*>(map(kMax * sizeof(Kept)));
+  step_blocks = static_cast<void**>(map(kMax * sizeof(void*)));
   static Step steps[64];
   pthread_barrier_init(&taken, nullptr, 2);
   for (int i = 1; i < argc && i <= 64; i++) {

@@ -1,0 +1,310 @@
+// CPU profiles from signal to signal, a profile that is being written when the process ends, and
+// profiles of a whole run in children of fork.
+#include "core/api/dumps/cpu_profile_runs.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "core/api/cpu/cpu_profiler.h"
+#include "core/api/dumps/dump.h"
+#include "core/api/malloc/test_api.h"
+#include "core/base/option_for_test.h"
+#include "core/base/units.h"
+#include "core/os/kernel/clock.h"
+#include "core/os/kernel/wait.h"
+#include "core/profile/pprof/decoder_for_test.h"
+
+namespace seemalloc {
+namespace {
+
+using options::Id;
+using options::OptionForTest;
+
+void choose(Id id, const std::string& value) {
+  FixedText<256> problem;
+  ASSERT_TRUE(options::set(id, value.c_str(), value.size(), problem)) << problem.c_str();
+}
+
+// A full named pipe: a writer waits until it is read.
+class FullPipe {
+ public:
+  FullPipe() {
+    char pattern[] = "/tmp/cpu_profile_runs_test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    EXPECT_EQ(mkfifo(path().c_str(), 0600), 0);
+    fd_ = open(path().c_str(), O_RDWR | O_NONBLOCK);
+    char page[4096] = {};
+    while (::write(fd_, page, sizeof(page)) > 0) {
+    }
+  }
+  ~FullPipe() {
+    close(fd_);
+    unlink(path().c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string path() const { return folder_ + "/pipe"; }
+  void empty() {
+    char page[65536];
+    while (read(fd_, page, sizeof(page)) > 0) {
+    }
+  }
+
+ private:
+  std::string folder_;
+  int fd_ = -1;
+};
+
+void toggle() {
+  raise(SIGUSR2);
+  handle_cpu_signal();
+}
+
+TEST(CpuRuns, SignalNeedsTheHelper) {
+  OptionForTest helper(Id::helper, "0"), signal(Id::cpu_signal, "12");
+  testing::internal::CaptureStderr();
+  start_cpu_run();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "seemalloc: cpu_signal: no helper thread handles the signal (helper:0); ignored\n");
+}
+
+// The helper thread writes when the second signal arrives; if the process ended meanwhile, the file
+// would be lost.
+TEST(CpuRuns, TheEndWaitsForTheHelper) {
+  FullPipe pipe;
+  choose(Id::cpu_profile, pipe.path());
+  choose(Id::cpu_signal, std::to_string(SIGUSR2));
+  ASSERT_TRUE(start_cpu_run());
+  toggle();
+  uint64_t before = dump_statistics().written;
+  std::thread helper(toggle);
+  os::pause(100 * kMillisecondNs);
+  std::thread reader([&] {
+    os::pause(300 * kMillisecondNs);
+    for (int i = 0; i < 100; i++, os::pause(10 * kMillisecondNs)) pipe.empty();
+  });
+  end_cpu_run();
+  EXPECT_EQ(dump_statistics().written, before + 1);
+  helper.join();
+  reader.join();
+}
+
+// A run that writes to the pipe until it is emptied.
+class BlockedWriter {
+ public:
+  BlockedWriter()
+      : file_(Id::cpu_profile, pipe_.path().c_str()),
+        signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(start_cpu_run());
+    // The first test's signal handler may still be installed.
+    testing::internal::GetCapturedStderr();
+    toggle();
+    EXPECT_TRUE(cpu_report().running);
+  }
+  // Empties the pipe until the threads have finished.
+  void let_go(std::thread& one, std::thread& other) {
+    std::atomic<bool> through{false};
+    std::thread reader([&] {
+      for (; !through; os::pause(kMillisecondNs)) pipe_.empty();
+    });
+    one.join();
+    other.join();
+    through = true;
+    reader.join();
+  }
+
+ private:
+  FullPipe pipe_;
+  OptionForTest file_, signal_;
+};
+
+// Otherwise its older file would replace the complete one.
+TEST(CpuRuns, TheEndWaitsForAFlush) {
+  BlockedWriter run;
+  std::thread flush([] { EXPECT_TRUE(flush_cpu_run()); });
+  os::pause(200 * kMillisecondNs);
+  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
+  os::pause(200 * kMillisecondNs);
+  EXPECT_TRUE(cpu_report().running);
+  run.let_go(flush, stop);
+  EXPECT_FALSE(cpu_report().running);
+  EXPECT_FALSE(flush_cpu_run());
+}
+
+// Otherwise the new profile would be written as the old one.
+TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
+  BlockedWriter run;
+  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
+  os::pause(200 * kMillisecondNs);
+  std::thread helper(toggle);
+  os::pause(200 * kMillisecondNs);
+  EXPECT_FALSE(cpu_report().running);
+  run.let_go(stop, helper);
+  EXPECT_TRUE(cpu_report().running);
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// ---- children of fork ----
+
+namespace fs = std::filesystem;
+
+// Uses this much CPU time.
+void burn(uint64_t ns) {
+  for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
+    for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
+  }
+}
+
+// Allocates the same block over and over.
+void ask_for_memory() {
+  for (int i = 0; i < 200; i++) sm_free(sm_malloc(100000));
+}
+
+// Stays alive long enough to be profiled.
+void stay() {
+  os::pause(150 * kMillisecondNs);
+  ask_for_memory();
+}
+
+// A run that is profiled from its start to its end, with its files in a directory of its own.
+class Forked : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the sanitizer allows no threads after a fork";
+#endif
+    char pattern[] = "/tmp/cpu_profile_runs_test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    ask_for_memory();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string in(const std::string& name) const { return folder_ + "/" + name; }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.insert(entry.path().filename());
+    return names;
+  }
+  int64_t interrupts_in(const std::string& name) const {
+    std::ifstream file(in(name));
+    int64_t sum = 0;
+    for (const auto& row : profile::rows_of(std::string(std::istreambuf_iterator<char>(file), {})))
+      sum += row.values[0];
+    return sum;
+  }
+
+  std::string folder_;
+};
+
+// Runs `what` in a child, which ends by exit, of which only our part is executed here. Returns its
+// process id if its status is 0, else 0.
+template <typename F>
+pid_t in_child(F what) {
+  pid_t child = fork();
+  if (child == 0) {
+    bool good = what();
+    end_cpu_run();
+    _exit(good ? 0 : 1);
+  }
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return status == 0 ? child : 0;
+}
+
+TEST_F(Forked, ContinuesInItsOwnFile) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  pid_t child = in_child([] {
+    stay();
+    burn(300 * kMillisecondNs);
+    return cpu_report().running;
+  });
+  std::string own = "p_" + std::to_string(child);
+  EXPECT_EQ(files(), std::set<std::string>{own});
+  EXPECT_GT(interrupts_in(own), 5);
+  EXPECT_TRUE(cpu_report().running) << "the parent's";
+  EXPECT_TRUE(stop_cpu_run());
+  EXPECT_EQ(files(), (std::set<std::string>{"p", own}));
+}
+
+// Also through a child that does not stay; a name that contains the process id is left as it is.
+TEST_F(Forked, GrandchildrenGoOnToo) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("100%%_%p.pb").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    return in_child([] {
+             stay();
+             burn(100 * kMillisecondNs);
+             return cpu_report().running;
+           }) != 0;
+  });
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(files().begin()->rfind("100%_", 0), 0u) << *files().begin();
+  EXPECT_EQ(files().begin()->find(std::to_string(getpid())), std::string::npos) << *files().begin();
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// As programs that start others do: all signals get their default actions before exec. SIGPROF's
+// default ends the process.
+TEST_F(Forked, IsNotInterruptedBeforeItStays) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()),
+      often(Id::cpu_frequency, "1000");
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    signal(SIGPROF, SIG_DFL);
+    burn(60 * kMillisecondNs);
+    return !cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{});
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+TEST_F(Forked, IsStoppedBeforeItContinues) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    bool stopped = stop_cpu_run() && !stop_cpu_run();
+    stay();
+    return stopped && !cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{});
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// It belongs to the process that got the signal. In the child another signal starts one.
+TEST_F(Forked, OneThatASignalBeganDoesNotGoOn) {
+  OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()),
+      file(Id::cpu_profile, in("p").c_str());
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_cpu_run());
+  // The first test's signal handler may still be installed.
+  testing::internal::GetCapturedStderr();
+  toggle();
+  ASSERT_TRUE(cpu_report().running);
+  pid_t child = in_child([] {
+    stay();
+    if (cpu_report().running) return false;
+    raise(SIGUSR2);
+    // The child's helper thread follows it.
+    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecondNs);
+    return cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{"p_" + std::to_string(child)});
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+}  // namespace
+}  // namespace seemalloc
