@@ -23,7 +23,6 @@
 
 namespace seemalloc::heap {
 
-using pages::SpanKind;
 using pages::SpanState;
 
 namespace {

@@ -24,7 +24,7 @@ namespace {
   // then traps. Also in a sandbox: the process ends in any case.
   long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0),
        thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
-  os::raw_sys(SYS_tgkill, process, thread, /*SIGABRT=*/6, 0, 0, 0);
+  os::raw_sys(SYS_tgkill, process, thread, 6 /* SIGABRT */, 0, 0, 0);
   __builtin_trap();
 }
 }  // namespace

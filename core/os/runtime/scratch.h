@@ -35,6 +35,7 @@ extern constinit thread_local bool in_nested_call __attribute__((tls_model("init
 // An object in scratch memory. Check that it is present before use.
 template <typename T>
 class Scratch {
+  // NOLINTNEXTLINE(misc-redundant-expression): size and alignment of some types are the same.
   static_assert(sizeof(T) <= kScratchBytes && alignof(T) <= kScratchBytes);
 
  public:
