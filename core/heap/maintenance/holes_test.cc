@@ -668,14 +668,11 @@ TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
     });
   }
   while (ready != kThreads) os::pause(1 * kMillisecondNs);
-  uint64_t end_ns = os::monotonic_ns() + 30 * kSecondNs;
-  while ((hole_counters().spans - before < kThreads || hole_scan_unfinished()) &&
-         os::monotonic_ns() < end_ns) {
+  // However long that takes on a busy machine.
+  while (hole_counters().spans - before < kThreads || hole_scan_unfinished()) {
     os::pause(15 * kMillisecondNs);
     tick();
   }
-  EXPECT_GE(hole_counters().spans - before, kThreads);
-  EXPECT_FALSE(hole_scan_unfinished());
   done = true;
   for (std::thread& thread : threads) thread.join();
 }
