@@ -1,16 +1,19 @@
-"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE), and with that jemalloc.
+"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE), and with the system's jemalloc.
 """
 import shutil
+import subprocess
+
+from session import Skipped
 
 NEEDS = ["cargo"]
 LIBRARY = "libseemalloc_compat.so"
 
 
-def run(session, folder, dump, build, variables):
+def run(session, folder, dump, library, features, variables):
     """Builds the program in the directory, and runs all of its steps."""
     target = session.builds / folder
-    session.build(f"the Rust program ({folder})", ["cargo", "build", "--release", "--locked", "--target-dir", target],
-                  cwd=session.source / "rust_jemalloc_ctl", env=build)
+    session.build(f"the Rust program ({folder})", ["cargo", "build", "--release", "--locked", *features, "--target-dir", target],
+                  cwd=session.source / "rust_jemalloc_ctl", env={"JEMALLOC_OVERRIDE": str(library)})
     program = target / "release/rust_jemalloc_ctl"
     # Linked, not preloaded.
     done = session.run([program, dump], preload=False, env=variables)
@@ -23,9 +26,13 @@ def run(session, folder, dump, build, variables):
 def check(session):
     session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_jemalloc_ctl")
     # The expectations hold on jemalloc itself: it defines the behaviour.
-    run(session, "rust_on_jemalloc", session.folder / "theirs.heap", {}, {"_RJEM_MALLOC_CONF": "prof:true,background_thread:true"})
+    theirs = subprocess.run(["cc", "-print-file-name=libjemalloc.so"], capture_output=True, text=True, check=True).stdout.strip()
+    if "/" not in theirs:
+        raise Skipped("no libjemalloc.so for the linker")
+    run(session, "rust_on_jemalloc", session.folder / "theirs.heap", theirs, ["--features", "system_jemalloc"],
+        {"MALLOC_CONF": "prof:true,background_thread:true"})
     dump = session.folder / "rust.heap"
-    program, done, lines = run(session, "rust_jemalloc_ctl", dump, {"JEMALLOC_OVERRIDE": str(session.library)},
+    program, done, lines = run(session, "rust_jemalloc_ctl", dump, session.library, [],
                                {"LD_LIBRARY_PATH": str(session.library.parent)})
     if "seemalloc" not in lines[2]:
         session.expect("the version's text", lines[2], "a version that names seemalloc")
