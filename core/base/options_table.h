@@ -34,8 +34,8 @@ OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
        "baseline` or the API sets it. Requires the helper thread")
 OPTION(purge, kChoice, 0, 0, 2, kAny,
        "when free memory is returned to the OS automatically: balanced (purge_delay after it was "
-       "freed), eager (immediately; ranges below 64 KiB about 0.1 s later), never; on means "
-       "balanced, off means never")
+       "freed), eager (ranges of 64 KiB and more at once, smaller ones after about 0.1 s), never; "
+       "on means balanced, off means never")
 OPTION(purge_delay, kAutoMilliseconds, 1000, 0, 3600000, kAny,
        "how long a free page is kept before it is returned to the OS; 0 is the same as "
        "purge:eager; auto starts at 1000 and adapts between 250 and 30000 to how much of the "
@@ -80,10 +80,10 @@ OPTION(helper, kSwitch, 1, 0, 1, kStart,
        "MiB. 0: memory is returned only while the program allocates or frees, so an idle process "
        "keeps its free memory; with purge:eager it is returned when it is freed")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
-       "which system calls the library makes: auto (all, but only those of on once the process has "
-       "installed a seccomp filter, or if it was started under a filter with no_new_privs outside "
-       "a container), on (only those that malloc needs: mmap, munmap, mremap, madvise, futex, and "
-       "mprotect during process start), off (all, regardless of filters)")
+       "which system calls the library makes: off (all, regardless of seccomp filters), on (only "
+       "those that malloc needs: mmap, munmap, mremap, madvise, futex, and mprotect during process "
+       "start), auto (like off; like on once the process has installed a seccomp filter, or if it "
+       "was started under a filter with no_new_privs outside a container)")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart,
        "start the helper thread at program start instead of when the heap grows")

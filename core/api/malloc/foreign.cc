@@ -81,9 +81,9 @@ bool option_is(options::Foreign value) {
   return options::get(options::Id::foreign) == static_cast<uint64_t>(value);
 }
 
-// Set while the thread is in a function of the unknown allocator. If that allocator passes a
+// Set while the thread is in a function of another allocator. If the unknown allocator passes a
 // pointer on, it comes back to us.
-constinit thread_local bool in_unknown_allocator __attribute__((tls_model("initial-exec"))) = false;
+constinit thread_local bool in_other_allocator __attribute__((tls_model("initial-exec"))) = false;
 
 // The allocator that the block belongs to; null if no known one does.
 const OtherAllocator* owner_of(const void* p) {
@@ -91,22 +91,22 @@ const OtherAllocator* owner_of(const void* p) {
   start_process();  // a constructor before ours may free blocks of the C library
   const OtherAllocator *glibc = &glibc_allocator(), *unknown = &unknown_allocator();
   if (glibc->exists() && looks_like_glibc_block(p)) return glibc;
-  return unknown->exists() && !in_unknown_allocator && may_be_block(p) ? unknown : nullptr;
+  return unknown->exists() && !in_other_allocator && may_be_block(p) ? unknown : nullptr;
 }
 
 void free_with_owner(const OtherAllocator& owner, void* p) {
-  bool asked_before = in_unknown_allocator;
-  in_unknown_allocator = true;
+  bool was_inside = in_other_allocator;
+  in_other_allocator = true;
   owner.free_block(p);
-  in_unknown_allocator = asked_before;
+  in_other_allocator = was_inside;
 }
 
 size_t bytes_of(const OtherAllocator& owner, void* p) {
   if (owner.usable_bytes == nullptr) return 0;
-  bool asked_before = in_unknown_allocator;
-  in_unknown_allocator = true;
+  bool was_inside = in_other_allocator;
+  in_other_allocator = true;
   size_t bytes = owner.usable_bytes(p);
-  in_unknown_allocator = asked_before;
+  in_other_allocator = was_inside;
   return bytes;
 }
 

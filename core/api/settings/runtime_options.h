@@ -13,7 +13,7 @@ enum class SetOption { kDone, kUnknown, kBadValue, kOnlyAtStart };
 // Appends the problem to `problem`. Threads: any; the last call wins.
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem);
 
-// Called when an option has been set. Defined above, by dumps (auto_dump.cc).
+// Called when an option has been set. Defined by a folder above: core/api/dumps/auto_dump.cc.
 void dump_option_changed(options::Id id);
 
 // Appends the value of a text option that may be set concurrently; or of any option, in the format
@@ -21,8 +21,8 @@ void dump_option_changed(options::Id id);
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
 
-// The code at `pc` makes a thread-specific key: it may be a Python that the program has loaded
-// (option python_frames).
+// Called when the code at `pc` calls pthread_key_create: it may be a Python that the program has
+// loaded (option python_frames).
 void check_python_loaded(uintptr_t pc);
 
 void lock_options_for_fork();

@@ -28,7 +28,8 @@ constexpr uint64_t kFindLimitPeriodNs = 30 * kSecondNs;
 constexpr uint64_t kCheckLimitPeriodNs = kSecondNs;
 // If no check has been made for this long, there is no helper thread.
 constexpr uint64_t kUnwatchedNs = 2 * kSecondNs;
-// A thread of the program waits for this pass, or the other work of the helper thread does.
+// Time limit of a pass over holes: meanwhile a thread of the program waits, or the helper thread's
+// other work.
 constexpr uint64_t kMaxHolePassNs = 50 * kMillisecondNs;
 static_assert(PressureGauge::kLevels >= os::MemoryGroup::kMaxLevels);
 
@@ -43,7 +44,7 @@ struct Watch {
 constinit Watch watch;
 // The checking thread's cache; null: no thread checks.
 std::atomic<const void*> checking_thread{nullptr};
-std::atomic<uint64_t> check_began_ns{0};  // 0: the check has only just begun
+std::atomic<uint64_t> check_began_ns{0};  // 0: none runs, or it has just begun
 std::atomic<bool> limit_is_stale{true};   // the limit must be read again
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
@@ -198,7 +199,8 @@ bool take_turn() {
 PressureCheckLock::PressureCheckLock() : mine(take_turn()) {}
 PressureCheckLock::~PressureCheckLock() {
   if (!mine) return;
-  check_began_ns.store(0, std::memory_order_relaxed);  // the next check begins with this value
+  // Otherwise waiters would take this for the start of the next check.
+  check_began_ns.store(0, std::memory_order_relaxed);
   checking_thread.store(nullptr, std::memory_order_release);
 }
 
@@ -216,8 +218,8 @@ void check_memory_pressure(size_t upcoming_bytes) {
 
 namespace {
 
-// Memory that was returned, and memory that other processes took, makes the next check due earlier
-// than was set.
+// After a purge, or when other processes have taken memory, the next check must come at a smaller
+// heap than was set.
 void lower_next_check(const PressureState& o) {
   size_t at = o.heap_bytes + PressureRules::next_step(o);
   bool soft_first =

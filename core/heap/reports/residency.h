@@ -30,8 +30,9 @@ struct Residency {
   // Free pages without contents that are resident because they are part of a huge page.
   size_t unused;
   size_t fragmentation;  // free blocks and uncarved ends of spans with live blocks
-  // The errors of these values.
-  // The largest possible error of each, because pages are missing in partly free spans.
+  // The errors of the values above.
+  // The largest possible error of each: a page of a partly free span that is not resident may hold
+  // live or free blocks.
   size_t uncertain_bytes;
   double variance;  // of each, if only some pieces were queried
   // false: the kernel refused some queries, and the memory in question counts as resident.

@@ -149,7 +149,8 @@ struct ThreadHeap {
   uint8_t sample_backoff_log2 = 0;
   uint32_t sample_home = 0;      // home of the sample that is being taken (homes.h)
   uint32_t abandoned_bytes = 0;  // bytes of its spans, while it is abandoned (kAbandoned)
-  // Blocks that its threads have published; written by the owner.
+  // Counts; written by the owner. statistics.cc adds up those of all heaps, and registry.cc resets
+  // them in a forked child. First: blocks that its threads have published.
   std::atomic<uint64_t> remote_frees{0};
   // Blocks that realloc had to copy, by its threads; written by the owner.
   std::atomic<uint64_t> realloc_copies{0};
@@ -168,6 +169,8 @@ struct ThreadHeap {
   std::atomic<int32_t> process_id{0};
 };
 
+// Records of heaps are never purged, so they stay small. What a heap needs only while a thread has
+// it belongs to HeapBody.
 static_assert(sizeof(ThreadHeap) == 4 * kCacheLineBytes);
 
 inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyPurging = UINT8_MAX - 1;

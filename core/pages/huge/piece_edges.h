@@ -17,8 +17,8 @@ namespace seemalloc::pages {
 
 class PieceEdges {
  public:
-  // The range [start, end) is mapped or unmapped as a whole. If memory for the record is refused,
-  // the count is off by one.
+  // The range [start, end) is mapped or unmapped as a whole. If the table cannot grow, an edge is
+  // lost and the count is off by one.
   void toggle(uintptr_t start, uintptr_t end) {
     toggle(start);
     toggle(end);

@@ -13,7 +13,7 @@ namespace seemalloc::profile {
 
 namespace {
 
-// Parses one line of the table.
+// Parses one line of /proc/self/maps.
 struct Cursor {
   const char* at;
   const char* end;
@@ -108,7 +108,7 @@ void Mappings::add_line(size_t at, size_t end) {
       memcmp(text_.data() + end - kDeletedBytes, kDeleted, kDeletedBytes) == 0) {
     line.path_bytes -= kDeletedBytes;
   }
-  // anonymous: at most generated code, which no file describes.
+  // anonymous: if it holds code, that was generated at run time, and no file describes it
   if (line.path_bytes == 0) return;
 
   if (line.file_offset == 0) file_ = line;
