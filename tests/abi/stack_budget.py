@@ -24,7 +24,7 @@ operator.delete[] mallocx rallocx xallocx sallocx dallocx sdallocx nallocx cfree
 tc_posix_memalign tc_valloc tc_pvalloc tc_new tc_delete seemalloc_pool_alloc seemalloc_pool_free""".split()
 # Entry points that the C library and the kernel call: thread exit, fork, the CPU profiler's signal, the signal that
 # requests a dump.
-CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "after_fork_in_child", "on_interrupt", "on_signal"]
+CALLED_FROM_OUTSIDE = ["on_thread_exit", "before_fork", "after_fork_in_parent", "after_fork_in_child", "on_interrupt", "on_signal"]
 
 # Calls through pointers: function → its possible targets. All indirect calls of a function reach all of its targets. A
 # number is the stack in bytes that a target outside the library needs. "inner": the function is called within
@@ -47,31 +47,31 @@ POINTERS = {
     "abort_now": ["detach_heap_before_abort"],
     "os::bump": [("inner", "pages::region_for_records")],
     "os::read_clock": [192, "os::clock_by_system_call"],  # the vDSO's function, or the system call
-    "os::for_each_thread": ["see_thread"],
+    "os::for_each_thread": ["note_thread"],
     "pages::for_each_huge_span": [],
     "pages::RegionWalk::next": [],
     "options::parse": ["warn"],
-    "choose": ["warn"],
+    "set_option_value": ["warn"],
     "seemalloc_bare_clone": [],  # runs on the stack of the helper thread
-    "complain": ["warn"],
+    "warn_bad_value": ["warn"],
     "read_foreign_options": ["warn"],
     "report_ignored_settings": ["warn"],
     "report_pair": ["warn"],
     "JemallocConf::set": ["warn"],
     "read_options_once": [],  # the other targets store options: a few stores
-    "text_of": [],            # a switch
+    "describe": [],            # a switch
     "dump_by_prefix": ["write_gperftools_text", "write_jemalloc_text"],
     "write_kind": ["heap_profile"],  # automatic dumps are of that kind
     "profile::take_snapshot_once": ["profile::has_samples"],
     "profile::heap_profile_to_buffer": ["profile::heap_values"],
-    "profile::Notes::add": ["profile::ProfileEncoder::comment"],
+    "profile::CommentWriter::add": ["profile::ProfileEncoder::comment"],
     "for_each_sample_row": ["write_sample"],  # the text formats of core/compat
     "for_each_sample_row_since": ["write_sample"],
     "profile::for_each_row_since_reset": ["write_sample"],
     "profile::for_each_growth": ["write_growth"],
     "for_each_growth_stack": ["write_growth"],
     "for_each_unloaded_code_range": ["append_unloaded"],
-    "profile::write_growth_comments": ["profile::Notes::add"],
+    "profile::write_growth_comments": ["profile::CommentWriter::add"],
     "throw_bad_alloc": [],  # throws
     "new_slow": [],          # the program's new_handler, and the throw
     "new_nothrow_slow": [],
@@ -103,7 +103,6 @@ ENDS = {
     ("*", "os::sandbox::calls_are_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),
     ("heap::release_orphaned_heaps", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
     ("heap::release_abandoned_heaps", "heap::release_everything"): (800, "the same"),
-    ("heap::central_publish_batches", "heap::publish_blocks"): (400, "the same"),
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
     # The deepest paths lead through a traced call. A trace is started by the socket's thread, whose calls have already
@@ -123,10 +122,10 @@ INNER_ENDS = {
     ("record_growth", "profile::record_growth"): (0, "inner calls leave it to the outer one"),
     ("profile::record_free_stack", "profile::find_free_stack_by_walk"): (0, "inner calls have no recorder"),
     ("record_call", "call_stack"): (0, "not traced"),
-    ("look", "heap::check_memory_pressure"): (0, "does not look"),
-    ("Attempt::failed", "dump_at_limit"): (0, "NonFatalScope"),
-    ("Attempt::failed", "fatal_text"): (0, "NonFatalScope"),
-    ("Attempt::failed", "dump_after_failure"): (0, "NonFatalScope"),
+    ("check_pressure", "heap::check_memory_pressure"): (0, "does not check"),
+    ("LimitAttempt::handle_failure", "dump_at_limit"): (0, "NonFatalScope"),
+    ("LimitAttempt::handle_failure", "fatal_text"): (0, "NonFatalScope"),
+    ("LimitAttempt::handle_failure", "dump_after_failure"): (0, "NonFatalScope"),
 }
 
 

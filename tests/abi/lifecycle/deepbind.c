@@ -93,8 +93,8 @@ static void* cross_often(void* seed) {
 }
 
 static void use_linker_memory(void* library, int with_storage) {
-  int (*meet)(int) = (int (*)(int))dlsym(library, "plugin_meets_the_linker");
-  EXPECT(meet != NULL && meet(with_storage) == 10);
+  int (*use)(int) = (int (*)(int))dlsym(library, "plugin_uses_linker_memory");
+  EXPECT(use != NULL && use(with_storage) == 10);
 }
 
 static void cross_in_threads(void) {
