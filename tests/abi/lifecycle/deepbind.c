@@ -1,16 +1,20 @@
 // Plugins that resolve symbols in the C library before the program: their malloc and free are those
 // of libc.so, or of an object of their own. Blocks cross in both directions.
-//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each function of the family on
-//   each other's blocks deepbind first PLUGIN                threads make the first calls of the C
-//   library's own allocator, all at the same time
-//   deepbind private PLUGIN              the plugin brings its own allocator, which must serve it
-//   deepbind runpath OPENER PLUGIN       opened by a library that finds it only through its own
-//   RUNPATH
-//   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a
-//   library that needs it deepbind namespace PLUGIN            in a namespace of its own (dlmopen):
-//   no block crosses, nothing breaks
-//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes
-//   with its own C library
+//
+//   deepbind cross PLUGIN lazy|now
+//     opened with RTLD_DEEPBIND; each function of the family on each other's blocks
+//   deepbind first PLUGIN
+//     threads make the first calls of the C library's own allocator, all at the same time
+//   deepbind private PLUGIN
+//     the plugin brings its own allocator, which must serve it
+//   deepbind runpath OPENER PLUGIN
+//     opened by a library that finds it only through its own RUNPATH
+//   deepbind handle PLUGIN
+//     no flag: functions found by the handle of libc.so, or of a library that needs it
+//   deepbind namespace PLUGIN
+//     in a namespace of its own (dlmopen): no block crosses, nothing breaks
+//   deepbind apart PLUGIN
+//     the same by dlopen, for a static program: the plugin comes with its own C library
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,9 +1,11 @@
 // fork in a signal handler while the main thread forks, and fork in a fork handler: at any point of
 // the outer fork.
-//   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for
-//   the allocator's helper thread fork_in_fork fault                a SIGSEGV handler that forks,
-//   raised in fork handlers while the allocator's handlers hold all
-//                                     locks; its child continues with the outer fork
+//
+//   fork_in_fork alarm|usr1 [grown]
+//     signals at random times; grown: the heap is large enough for the allocator's helper thread
+//   fork_in_fork fault
+//     a SIGSEGV handler that forks, raised in fork handlers while the allocator's handlers hold all
+//     locks; its child continues with the outer fork
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>

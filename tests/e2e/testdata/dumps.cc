@@ -1,13 +1,15 @@
 // Executes its arguments, one after the other, and exits: for the ways in which profiles are
 // written automatically.
-//   keep:N, free: words.h                                              churn:N  allocates and frees
-//   N MiB
-//   sleep:MS   sleeps, doing nothing                                   fail     requests too much
-//   memory; must get null await:N    waits until there are N profiles in its directory
-//   signal:N sends itself a signal
-//   until:N    churn:1 until a profile of this number exists in its directory, or has existed
-//   fork:N     has a child do churn:N and exit, waits for it           exec:N   has a child start
-//   this program with churn:N
+//
+//   keep:N, free   words.h
+//   churn:N        allocates and frees N MiB
+//   sleep:MS       sleeps, doing nothing
+//   fail           requests too much memory; must get null
+//   await:N        waits until there are N profiles in its directory
+//   signal:N       sends itself a signal
+//   until:N        churn:1 until a profile of this number exists in its directory, or has existed
+//   fork:N         has a child do churn:N and exit, waits for it
+//   exec:N         has a child start this program with churn:N
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>

@@ -1,10 +1,11 @@
 // Executes its arguments, one after the other: for the effects of allocator settings on memory.
-//   keep:N, free: words.h
-//   sleep:MS   until this much time has passed, whatever signals arrive               resident
-//   prints the resident MiB
-//   blocks:N   prints the number of blocks of 1 MiB it gets, at most N
-//   caches:N   N threads that each free 8 blocks of 256 KiB and stay; prints "ready", then waits
-//   until standard input ends
+//
+//   keep:N, free   words.h
+//   sleep:MS       until this much time has passed, whatever signals arrive
+//   resident       prints the resident MiB
+//   blocks:N       prints the number of blocks of 1 MiB it gets, at most N
+//   caches:N       N threads that each free 8 blocks of 256 KiB and stay; prints "ready", then
+//                  waits until standard input ends
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>

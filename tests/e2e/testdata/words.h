@@ -1,7 +1,9 @@
 // For programs that do what their arguments say, one after the other: each is a word, or
 // word:number.
-//   keep:N     allocates N MiB in blocks of 64 KiB, writes to them and keeps them     free
-//   frees them
+//
+//   keep:N   allocates N MiB in blocks of 64 KiB, writes to them and keeps them
+//   free     frees them
+//
 // Nothing here allocates but keep().
 #pragma once
 
