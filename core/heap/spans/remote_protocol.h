@@ -22,7 +22,7 @@ struct Published {
 // the chain and returns the new word. free_unowned() frees them to a span without an owner, or
 // returns false if it has got one meanwhile.
 template <typename S, typename FreeUnowned, typename Lengthen>
-inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen extend_list) {
+inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen lengthen) {
   uint64_t word = span->remote.load(std::memory_order_relaxed);
   for (;;) {
     if (word == kUnowned) {
@@ -30,7 +30,7 @@ inline Published lengthen_chain(S* span, FreeUnowned free_unowned, Lengthen exte
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
-    uint64_t longer = extend_list(word);
+    uint64_t longer = lengthen(word);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel,
                                            std::memory_order_relaxed))
       return {word, longer};

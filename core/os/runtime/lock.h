@@ -69,7 +69,7 @@ class BasicLockWord {
   }
 
   // Sleepers check again after this time; 0: only when they are woken.
-  void wait(WaitCounters& waits, uint64_t look_again_ns);
+  void wait(WaitCounters& waits, uint64_t recheck_ns);
   SEEMALLOC_COLD void wake();
 
   typename Machine::template Atomic<uint32_t> state_{0};
@@ -115,9 +115,9 @@ class BasicOwnerLock : public BasicLockWord<Machine> {
   }
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
-    bool somebody_sleeps = state_.load(std::memory_order_relaxed) == 2;
+    bool has_sleeper = state_.load(std::memory_order_relaxed) == 2;
     state_.store(0, std::memory_order_release);
-    if (SEEMALLOC_UNLIKELY(somebody_sleeps)) this->wake();
+    if (SEEMALLOC_UNLIKELY(has_sleeper)) this->wake();
     count_held(-1);
   }
   void unlock_after_fork();

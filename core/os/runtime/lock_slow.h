@@ -4,7 +4,6 @@
 
 #include "core/base/counters.h"
 #include "core/base/units.h"
-#include "core/os/kernel/clock.h"
 #include "core/os/runtime/lock.h"
 
 namespace seemalloc {
@@ -13,9 +12,9 @@ struct alignas(kCacheLineBytes) WaitCounters {
   std::atomic<uint64_t> short_waits, waits, wait_ns;
 
   void count_short() { short_waits.fetch_add(1, std::memory_order_relaxed); }
-  void count_long(uint64_t since_ns) {
+  void count_long(uint64_t duration_ns) {
     waits.fetch_add(1, std::memory_order_relaxed);
-    wait_ns.fetch_add(os::monotonic_ns() - since_ns, std::memory_order_relaxed);
+    wait_ns.fetch_add(duration_ns, std::memory_order_relaxed);
   }
   LockWaits read() const {
     return {short_waits.load(std::memory_order_relaxed), waits.load(std::memory_order_relaxed),
@@ -67,7 +66,7 @@ void BasicOwnerLock<Machine>::unlock_after_fork() {
 }
 
 template <typename Machine>
-void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t look_again_ns) {
+void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t recheck_ns) {
   for (int i = 0; i < Machine::kSpinsBeforeSleep; i++) {
     if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return waits.count_short();
     spin_pause();
@@ -76,9 +75,9 @@ void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t look_again_ns) {
   count_held(+1);
   constexpr uint64_t kWithoutFutexNs = 100000;
   while (state_.exchange(2, std::memory_order_acquire) != 0) {
-    if (!Machine::futex_wait(&state_, 2, look_again_ns)) Machine::pause(kWithoutFutexNs);
+    if (!Machine::futex_wait(&state_, 2, recheck_ns)) Machine::pause(kWithoutFutexNs);
   }
-  waits.count_long(begin);
+  waits.count_long(Machine::monotonic_ns() - begin);
 }
 
 template <typename Machine>
