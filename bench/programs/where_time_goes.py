@@ -19,7 +19,7 @@ from .process import Failed
 EVERY_HZ = 9_999
 BEGINS_S = 0.3  # until perf records
 # All code that runs for sampled blocks only: deciding, finding a slot for the block, recording it, and freeing it.
-SAMPLING = re.compile(r"seemalloc::(profile::|record_sample|forget_sample|\(anonymous namespace\)::(free_)?sampled_block|heap::(\(anonymous namespace\)::)?\w*(sample|_home))")
+SAMPLING = re.compile(r"seemalloc::(profile::|record_sample|\(anonymous namespace\)::(free_)?sampled_block|heap::(\(anonymous namespace\)::)?\w*(sample|_home))")
 OURS = re.compile(r"libseemalloc\w*\.so")
 LINE = re.compile(r"\s*(\d+\.\d+)%\s+(\S+)\s+\[(.)\]\s+(.+?)(?:\s+-)*\s*$")  # some versions print empty columns at the end
 

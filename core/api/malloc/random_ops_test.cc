@@ -261,8 +261,8 @@ TEST(RandomOps, SmallCacheBudgetAndImmediatePurge) {
   ASSERT_EQ(seemalloc_option_set("purge_delay", "1000"), 0);
 }
 
-// Half-empty spans lose pages all the time, and for_each_block finds every block exactly once at
-// the end.
+// Half-empty spans lose pages all the time, and for_each_live_block finds every block exactly once
+// at the end.
 TEST(RandomOps, WhileHolesArePurged) {
   uint64_t before = heap::hole_counters().spans;
   std::atomic<bool> done{false};

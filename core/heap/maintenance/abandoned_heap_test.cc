@@ -77,7 +77,7 @@ void tick_once() {
   tick();
 }
 
-TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
+TEST(AbandonedHeap, TheNextThreadHasTheHeapAsItIs) {
   purge_all();
   Blocks all = left_by_ended_threads();
   // A tick has emptied the heap just then.
@@ -98,7 +98,7 @@ TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
   }).join();
 }
 
-TEST(Parked, NothingIsLostOrCountedTwice) {
+TEST(AbandonedHeap, NothingIsLostOrCountedTwice) {
   purge_all();
   size_t before = live_blocks();
   size_t live_bytes = statistics().live_bytes;
@@ -134,7 +134,7 @@ void make_list(size_t bytes, size_t least) {
 
 // The next thread gets the lists too: its first malloc takes the next block of the earlier thread's
 // list.
-TEST(Parked, NextThreadReusesLists) {
+TEST(AbandonedHeap, NextThreadReusesLists) {
   tick_once();
   purge_all();
   constexpr size_t kRounds = 5, kSizes[] = {64, 200, 1000};
@@ -165,7 +165,7 @@ TEST(Parked, NextThreadReusesLists) {
 
 // A thread that ends after the option `sample` has changed got its lists before the change: the
 // next thread must not have them.
-TEST(Parked, ListsOfBeforeAnOptionAreNotForTheNextThread) {
+TEST(AbandonedHeap, ListsOfBeforeAnOptionAreNotForTheNextThread) {
   tick_once();
   purge_all();
   std::thread([] {
@@ -180,7 +180,7 @@ TEST(Parked, ListsOfBeforeAnOptionAreNotForTheNextThread) {
   }).join();
 }
 
-TEST(Parked, ListBytesAreExact) {
+TEST(AbandonedHeap, ListBytesAreExact) {
   tick_once();
   purge_all();
   auto expect = [](uint64_t bytes, uint64_t before) {
@@ -211,7 +211,7 @@ TEST(Parked, ListBytesAreExact) {
 
 // Frees more than a foreign list holds: the last blocks of a class are not lost, and the next
 // thread goes on publishing.
-TEST(Parked, AFullForeignListIsNotMadeLonger) {
+TEST(AbandonedHeap, AFullForeignListIsNotMadeLonger) {
   purge_all();
   size_t before = live_blocks();
   std::atomic<bool> done{false};
@@ -238,7 +238,7 @@ TEST(Parked, AFullForeignListIsNotMadeLonger) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-TEST(Parked, PurgingHandsOn) {
+TEST(AbandonedHeap, PurgingHandsOn) {
   tick_once();
   Blocks all = left_by_ended_threads();
   EXPECT_FALSE(is_unowned(all.back()));
@@ -247,7 +247,7 @@ TEST(Parked, PurgingHandsOn) {
   free_all(all);
 }
 
-TEST(Parked, TimeHandsOn) {
+TEST(AbandonedHeap, TimeHandsOn) {
   tick_once();
   Blocks all = left_by_ended_threads();
   bool unowned = is_unowned(all.back());
@@ -261,7 +261,7 @@ TEST(Parked, TimeHandsOn) {
   free_all(all);
 }
 
-TEST(Parked, RemoteFreesAreReused) {
+TEST(AbandonedHeap, RemoteFreesAreReused) {
   purge_all();
   size_t before = live_blocks();
   Blocks all = left_by_ended_threads();
@@ -273,7 +273,7 @@ TEST(Parked, RemoteFreesAreReused) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-TEST(Parked, MuchIsHandedOnAtOnce) {
+TEST(AbandonedHeap, MuchIsHandedOnAtOnce) {
   purge_all();
   Blocks all = left_by_ended_threads(4 * MiB / kBytes);
   EXPECT_TRUE(is_unowned(all.front()));
@@ -281,7 +281,7 @@ TEST(Parked, MuchIsHandedOnAtOnce) {
   free_all(all);
 }
 
-TEST(Parked, NumberOfAbandonedHeapsIsLimited) {
+TEST(AbandonedHeap, NumberOfAbandonedHeapsIsLimited) {
   tick_once();
   purge_all();
   constexpr int kThreads = 40;
@@ -294,7 +294,7 @@ TEST(Parked, NumberOfAbandonedHeapsIsLimited) {
 }
 
 // The limit holds for a few large heaps as for many small ones.
-TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
+TEST(AbandonedHeap, TogetherTheyKeepNoMoreThanSixteenMiB) {
   tick_once();
   purge_all();
   constexpr int kThreads = 12;
@@ -313,7 +313,7 @@ TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
 }
 
 // While a walk runs no thread changes lists, the helper thread included (also under TSan).
-TEST(Parked, AreNotHandedOnUnderAWalk) {
+TEST(AbandonedHeap, AreNotHandedOnUnderAWalk) {
   std::atomic<bool> stop{false};
   std::thread helper([&stop] {
     while (!stop) {
@@ -332,7 +332,7 @@ TEST(Parked, AreNotHandedOnUnderAWalk) {
 }
 
 #ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
-TEST(Parked, AForkedChildMayUseThem) {
+TEST(AbandonedHeap, AForkedChildMayUseThem) {
   Blocks all = left_by_ended_threads();
   pid_t child = fork();
   if (child == 0) {
@@ -353,7 +353,7 @@ TEST(Parked, AForkedChildMayUseThem) {
 
 // The child keeps the blocks of each thread's lists, wherever in its heap's code the thread was at
 // the fork.
-TEST(Parked, NothingIsLostByAForkWhileThreadsEnd) {
+TEST(AbandonedHeap, NothingIsLostByAForkWhileThreadsEnd) {
   tick_once();
   purge_all();
   size_t before = live_blocks();

@@ -1,8 +1,8 @@
 // Lost threads: threads that end without running our code. They end by the bare system call exit,
-// or are clones that the program made itself, or there was no key for thread_ends. Their heap stays
-// kActive. ThreadHeap::cache still points to memory that was thread-local, until the thread that
-// joins them unmaps it or reuses it for the next thread. The kernel tells the joiner that they have
-// ended, but not us.
+// or are clones that the program made itself, or there was no key for on_thread_exit. Their heap
+// stays kActive. ThreadHeap::cache still points to memory that was thread-local, until the thread
+// that joins them unmaps it or reuses it for the next thread. The kernel tells the joiner that they
+// have ended, but not us.
 //
 // 1. Only the heap's own thread follows ThreadHeap::cache. Other threads copy the memory by a
 //    system call, which returns an error if nothing is mapped there. Checking first whether the

@@ -20,7 +20,7 @@
 //    spans wait for its next thread, or for the tick that makes it a zombie.
 // 5. If the word is kUnowned the freeing thread claims the span for its heap. A thread without a
 //    heap frees under the central list's lock instead; so does every thread if the span is a shared
-//    one (lending) or detached (holes.h).
+//    one (Span::blocks_are_shared) or detached (holes.h).
 // 6. A sleeping owner: when all live blocks of a span are in its remote chain, no thread can use
 //    the fast path on it any more. So the publisher may take the owner's slow_lock and release the
 //    span on the owner's behalf. It tries this once enough spans have reached that point to pay for

@@ -39,7 +39,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   SpanList blocks_are_shared;
   bool shared_taken_since_trim;  // a thread has taken shared blocks since the last trim
   std::atomic<uint32_t> list_count;
-  uint32_t list_low_water;  // fewest lists since the last central_publish_batches
+  uint32_t list_low_water;  // fewest lists since the last publish_central_lists
 
   void add(Span* span) {
     DCHECK(lock.is_held());

@@ -2,12 +2,12 @@
 //
 // Spans come from ending threads and from collection, and go to the next thread that needs one.
 // Full unowned spans are on no list; a free into one of them puts it back on its list.
-// Shared spans ("lending") are the exception. They serve the first few blocks of each thread that
-// uses the class. They stay here until they are empty, or until a thread that needs more takes one
-// of which few blocks are live. So a thread that needs one block of each size does not get a span
-// of each.
-// Threads: any; one lock per class. Invariant: span->remote == kUnowned exactly while the span
-// belongs to the central list, and it changes from and to that value only under the class's lock.
+// Shared spans (Span::blocks_are_shared) are the exception. They serve the first few blocks of each
+// thread that uses the class. They stay here until they are empty, or until a thread that needs
+// more takes one of which few blocks are live. So a thread that needs one block of each size does
+// not get a span of each. Threads: any; one lock per class. Invariant: span->remote == kUnowned
+// exactly while the span belongs to the central list, and it changes from and to that value only
+// under the class's lock.
 #pragma once
 
 #include <cstddef>

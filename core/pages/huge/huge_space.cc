@@ -227,7 +227,7 @@ void unlock_huge_space_after_fork() { lock.unlock_after_fork(); }
 const char* verify_huge_space() {
   LockGuard guard(lock);
   if (retained_bytes.load(std::memory_order_relaxed) != kept.bytes())
-    return "invariant huge_space.1: kept_bytes is what is kept";
+    return "invariant huge_space.1: retained_bytes is the size of the retained ranges";
   const char* broken = kept.verify();
   return broken != nullptr ? broken : boundaries.verify();
 }
