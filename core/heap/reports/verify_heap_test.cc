@@ -10,6 +10,7 @@
 #include "core/api/helper/without_helper_for_test.h"
 #include "core/api/malloc/test_api.h"
 #include "core/api/sampling/without_samples_for_test.h"
+#include "core/base/broken_invariant_for_test.h"
 #include "core/heap/reports/verify.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/remote_batch.h"
@@ -23,24 +24,6 @@ namespace {
 
 using pages::page_map;
 using pages::SpanState;
-
-// Sets a field for as long as this lives.
-template <typename T>
-class Broken {
- public:
-  Broken(T& field, T value) : field_(field), before_(std::exchange(field, value)) {}
-  ~Broken() { field_ = before_; }
-
- private:
-  T& field_;
-  T before_;
-};
-template <typename T, typename V>
-Broken(T&, V) -> Broken<T>;
-
-#define EXPECT_BROKEN(invariant, found) \
-  EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
-const char* text_of(const char* broken) { return broken != nullptr ? broken : "nothing is broken"; }
 
 constexpr size_t kBytes = 200;
 

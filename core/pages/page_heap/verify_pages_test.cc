@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/api/helper/without_helper_for_test.h"
+#include "core/base/broken_invariant_for_test.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/huge/huge_space.h"
@@ -21,24 +22,6 @@
 
 namespace seemalloc::pages {
 namespace {
-
-// Sets a field for as long as this lives.
-template <typename T>
-class Broken {
- public:
-  Broken(T& field, T value) : field_(field), before_(std::exchange(field, value)) {}
-  ~Broken() { field_ = before_; }
-
- private:
-  T& field_;
-  T before_;
-};
-template <typename T, typename V>
-Broken(T&, V) -> Broken<T>;
-
-#define EXPECT_BROKEN(invariant, found) \
-  EXPECT_NE(strstr(text_of(found), "invariant " invariant ":"), nullptr) << text_of(found)
-const char* text_of(const char* broken) { return broken != nullptr ? broken : "nothing is broken"; }
 
 class VerifyPages : public testing::Test {
  protected:

@@ -40,6 +40,22 @@ static inline void expect_subject(void) {
   EXPECT(strcmp(slash == NULL ? info.dli_fname : slash + 1, expected) == 0);
 }
 
+// A program whose first argument chooses what it does: runs that one of an array of ways. Returns
+// false if there is no such way.
+struct Way {
+  const char* name;
+  void (*go)(void);
+};
+static inline int run_way_of(const struct Way* ways, size_t count, const char* name) {
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(name, ways[i].name) != 0) continue;
+    ways[i].go();
+    return 1;
+  }
+  return 0;
+}
+#define RUN_WAY(ways, name) run_way_of(ways, sizeof(ways) / sizeof((ways)[0]), name)
+
 // Fills a block with bytes that depend on its address and size, and checks them later.
 static inline unsigned char mark_of(const void* block, size_t size) {
   return (unsigned char)(((size_t)block >> 4) * 31 + size * 7 + 1);

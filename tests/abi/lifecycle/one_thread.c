@@ -147,24 +147,17 @@ static void with_threads(void) {
 }
 
 int main(int argc, char** argv) {
-  static const struct {
-    const char* name;
-    void (*go)(void);
-  } kWays[] = {{"user", user},
-               {"syscalls", syscalls},
-               {"securebits", securebits},
-               {"user_namespace", user_namespace},
-               {"mount_namespace", mount_namespace},
-               {"vfork", in_vfork},
-               {"threads", with_threads}};
+  static const struct Way kWays[] = {{"user", user},
+                                     {"syscalls", syscalls},
+                                     {"securebits", securebits},
+                                     {"user_namespace", user_namespace},
+                                     {"mount_namespace", mount_namespace},
+                                     {"vfork", in_vfork},
+                                     {"threads", with_threads}};
   expect_subject();
   void* large = marked(malloc(8 * kMiB), 8 * kMiB);
   expect_helper(0);
-  for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
-    if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
-    kWays[i].go();
-    free_marked(large, 8 * kMiB);
-    return ok();
-  }
-  return 2;
+  if (argc != 2 || !RUN_WAY(kWays, argv[1])) return 2;
+  free_marked(large, 8 * kMiB);
+  return ok();
 }

@@ -180,25 +180,17 @@ static void loaded(void) {
 static void little(void) { some_work(); }
 
 int main(int argc, char** argv) {
-  static const struct {
-    const char* name;
-    void (*go)(void);
-  } kWays[] = {{"huge", huge},
-               {"grown", grown},
-               {"child", child},
-               {"child_large", child_large},
-               {"child_huge", child_huge},
-               {"refused", refused},
-               {"killed", killed},
-               {"never_had", never_had},
-               {"alone", alone},
-               {"loaded", loaded},
-               {"little", little}};
+  static const struct Way kWays[] = {{"huge", huge},
+                                     {"grown", grown},
+                                     {"child", child},
+                                     {"child_large", child_large},
+                                     {"child_huge", child_huge},
+                                     {"refused", refused},
+                                     {"killed", killed},
+                                     {"never_had", never_had},
+                                     {"alone", alone},
+                                     {"loaded", loaded},
+                                     {"little", little}};
   expect_subject();
-  for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
-    if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
-    kWays[i].go();
-    return ok();
-  }
-  return 2;
+  return argc == 2 && RUN_WAY(kWays, argv[1]) ? ok() : 2;
 }

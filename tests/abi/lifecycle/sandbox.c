@@ -330,33 +330,26 @@ static void refused(void) {
 }
 
 int main(int argc, char** argv) {
-  static const struct {
-    const char* name;
-    void (*go)(void);
-  } kWays[] = {{"later_prctl", later_prctl},
-               {"later_seccomp", later_seccomp},
-               {"later_unanswered", later_unanswered},
-               {"later_warm", later_warm},
-               {"later_for_all", later_for_all},
-               {"threads", threads},
-               {"threads_for_all", threads_for_all},
-               {"forks", forks},
-               {"bare", bare},
-               {"started", started},
-               {"started_in_container", started_in_container},
-               {"inside", inside},
-               {"contained", contained},
-               {"has_all", has_all},
-               {"not_contained", not_contained},
-               {"has_nothing", has_nothing},
-               {"refused", refused}};
+  static const struct Way kWays[] = {{"later_prctl", later_prctl},
+                                     {"later_seccomp", later_seccomp},
+                                     {"later_unanswered", later_unanswered},
+                                     {"later_warm", later_warm},
+                                     {"later_for_all", later_for_all},
+                                     {"threads", threads},
+                                     {"threads_for_all", threads_for_all},
+                                     {"forks", forks},
+                                     {"bare", bare},
+                                     {"started", started},
+                                     {"started_in_container", started_in_container},
+                                     {"inside", inside},
+                                     {"contained", contained},
+                                     {"has_all", has_all},
+                                     {"not_contained", not_contained},
+                                     {"has_nothing", has_nothing},
+                                     {"refused", refused}};
   expect_subject();
-  for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
-    if (argc < 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
-    if (argc > 2) to_start = argv + 2;
-    kWays[i].go();
-    say("ok\n");
-    return 0;
-  }
-  return 2;
+  if (argc > 2) to_start = argv + 2;
+  if (argc < 2 || !RUN_WAY(kWays, argv[1])) return 2;
+  say("ok\n");
+  return 0;
 }

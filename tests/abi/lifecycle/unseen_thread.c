@@ -199,22 +199,14 @@ static void crashes(void) {
 }
 
 int main(int argc, char** argv) {
-  static const struct {
-    const char* name;
-    void (*go)(void);
-  } kWays[] = {{"works", works},
-               {"has_threads", has_threads},
-               {"bare_exit", bare_exit},
-               {"last_exit", last_exit},
-               {"counted_fork", counted_fork},
-               {"executes", executes},
-               {"image", image},
-               {"crashes", crashes}};
+  static const struct Way kWays[] = {{"works", works},
+                                     {"has_threads", has_threads},
+                                     {"bare_exit", bare_exit},
+                                     {"last_exit", last_exit},
+                                     {"counted_fork", counted_fork},
+                                     {"executes", executes},
+                                     {"image", image},
+                                     {"crashes", crashes}};
   expect_subject();
-  for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
-    if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
-    kWays[i].go();
-    return ok();
-  }
-  return 2;
+  return argc == 2 && RUN_WAY(kWays, argv[1]) ? ok() : 2;
 }
