@@ -418,8 +418,9 @@ TEST_F(HugeMemory, GrowsInPlaceIfExactlyEnoughIsFree) {
   ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB, os::Reason::kHuge));
   span->carved = 1;  // it has grown before, so the next growth requests an eighth more
   uintptr_t end = span->start + span->bytes;
-  if (!os::map_at(end + 1 * MiB, kPageBytes, os::Reason::kHuge))
+  if (!os::map_at(end, 1 * MiB + kPageBytes, os::Reason::kHuge))
     GTEST_SKIP() << "something is behind the block";
+  ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(end), 1 * MiB, os::Reason::kHuge));
   EXPECT_TRUE(resize_huge(span, 9 * MiB));
   EXPECT_EQ(span->start + span->bytes, end + 1 * MiB) << "it stayed";
   os::unmap(reinterpret_cast<void*>(end + 1 * MiB), kPageBytes, os::Reason::kHuge);
