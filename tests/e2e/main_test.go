@@ -222,8 +222,7 @@ func launch(t *testing.T, env []string, command ...string) *program {
 	}
 	p.pid = strconv.Itoa(p.Process.Pid)
 	t.Cleanup(func() {
-		p.stdin.Close()
-		_ = p.Process.Kill()
+		p.stop()
 		_ = p.Wait()
 		if p.err.Len() != 0 && !t.Failed() {
 			t.Errorf("the program said on standard error: %s", p.err)
@@ -278,6 +277,11 @@ func (p *program) tell(t *testing.T, command string) {
 		t.Fatal(err)
 	}
 	p.expect(t, "done")
+}
+
+func (p *program) stop() {
+	p.stdin.Close()
+	_ = p.Process.Kill()
 }
 
 func (p *program) expect(t *testing.T, line string) {
