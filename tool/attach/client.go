@@ -39,7 +39,8 @@ type ServerError struct {
 
 func (e *ServerError) Error() string { return e.Peer + ": " + e.Text }
 
-// DialPath connects to the socket at path. who names the process in error texts; timeout bounds each later request.
+// DialPath connects to the socket at path. peer is the name of the process in error texts; timeout bounds each later
+// request.
 func DialPath(path, peer string, timeout time.Duration) (*Client, error) {
 	conn, err := net.DialTimeout("unix", path, timeout)
 	for errors.Is(err, unix.ECONNREFUSED) && isNew(path) {

@@ -20,7 +20,9 @@ const cpuGrace = 30 * time.Second
 
 // CPUProfile is a running CPU profile of a process. A process has at most one at a time.
 type CPUProfile struct {
-	number string // identifies the profile to the process; "": an older library, whose stop command ends any running profile
+	// number identifies the profile to the process. It is "" with an older library: its stop command ends any running
+	// profile.
+	number string
 }
 
 // StartCPU starts a profile with hz samples per second of each thread's CPU time. The profile ends when it is stopped,

@@ -54,7 +54,7 @@ func TestQueriesAreBounded(t *testing.T) {
 	if err == nil || looks != 3 {
 		t.Errorf("after %d looks: %v", looks, err)
 	}
-	// For machines whose clock makes every process look new.
+	// For machines on which every process seems new by the clock.
 	if _, err := dialWhile(self, time.Minute, 30*time.Millisecond, func() bool { return true }); err == nil {
 		t.Error("connected to nobody")
 	}

@@ -114,7 +114,7 @@ func (p *Process) hasSocketFile() bool {
 	return false
 }
 
-// RemoveStale deletes the control sockets in dir whose process has ended, and returns their number. It does nothing
+// RemoveStale deletes the control sockets of ended processes in dir, and returns their number. It does nothing
 // unless dir is a real directory owned by this user. It keeps sockets that still answer: a process in another pid
 // namespace that shares /tmp looks dead by its pid alone.
 func RemoveStale(dir string) int {

@@ -76,7 +76,7 @@ type Sampling struct {
 	LiveSamples    int64   `json:"live_samples"`
 	Dropped        int64   `json:"dropped"`
 	Truncated      int64   `json:"truncated"` // samples (part of Samples) with a truncated stack
-	Broken         int64   `json:"broken"`    // samples whose stack could not be unwound to its end
+	Broken         int64   `json:"broken"`    // samples with a broken stack (not unwound to its end)
 	Stacks         int64   `json:"stacks"`
 	BackedOff      int64   `json:"stretched"` // samples taken at a backed-off interval
 	Estimate       float64 `json:"estimate"`
@@ -114,8 +114,8 @@ type Calls []CallCount
 // ReportReason is the reason of calls that only serve a request of this tool.
 const ReportReason = "report"
 
-// Sum adds up the calls whose name is call or begins with "call:". It excludes calls made to answer this tool. An empty
-// call selects all.
+// Sum adds up the calls with the name call, or a name that begins with "call:". It excludes calls made to answer
+// this tool. An empty call selects all.
 func (c Calls) Sum(call string) CallCount {
 	sum := CallCount{Call: call}
 	for _, one := range c {
@@ -131,7 +131,7 @@ func (c Calls) Sum(call string) CallCount {
 }
 
 // Purged returns the bytes of free memory that were returned to the OS. It excludes the splitting of huge pages, which
-// only prepares a purge, and the zeroing of calloc, whose memory is live.
+// only prepares a purge, and the zeroing by calloc, because that memory is live.
 func (c Calls) Purged() int64 {
 	sum := int64(0)
 	for _, one := range c {
@@ -314,7 +314,7 @@ func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
 	return ParseStats(payload, c.peer)
 }
 
-// ParseStats reads the JSON of a `stats` answer. who names the source in the error.
+// ParseStats reads the JSON of a `stats` answer. process is the name of the source in the error.
 func ParseStats(payload []byte, process string) (*Stats, error) {
 	stats := new(Stats)
 	if err := json.Unmarshal(payload, stats); err != nil {

@@ -55,7 +55,7 @@ type kernelProfile struct {
 	pid           int
 	threads       map[int]string // thread names, read when the thread first appears
 	period        int64
-	// Counts of samples with a truncated stack, and of samples whose stack could not be unwound to its end.
+	// Counts of samples with a truncated stack, and of samples with a broken one (not unwound to its end).
 	truncated, broken int
 }
 

@@ -58,7 +58,7 @@ func (a *app) ps(found []attach.Found, asJSON bool) error {
 		row := psRow{PID: f.PID, User: f.User(), RSS: f.RSS(), UptimeMS: f.Uptime().Milliseconds(), Socket: string(f.Socket), Command: f.Command()}
 		if f.Stats != nil {
 			row.Live, row.Version = &f.Stats.Memory.LiveAllocated, f.Stats.Version
-			if row.RSS == 0 { // /proc reports no memory for a process whose main thread has ended
+			if row.RSS == 0 { // /proc reports no memory for a process after its main thread has ended
 				row.RSS = f.Stats.Memory.RSS
 			}
 		}

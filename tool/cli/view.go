@@ -99,7 +99,7 @@ type viewedProfile struct {
 	profile *profile.Profile
 	command string // of a process
 	pid     int    // 0 for a file
-	// For a live process whose library reports them:
+	// For a live process, if its library reports them:
 	sampling *attach.Sampling
 	exact    *int64 // live bytes, exact
 	// For a difference:

@@ -48,7 +48,7 @@ type Run struct {
 	stderrTail      string             // the last line of standard error
 }
 
-// Excluded is an allocator whose runs are not counted.
+// Excluded is an allocator with runs that are not counted.
 type Excluded struct {
 	Name   string `json:"name"`
 	Round  int    `json:"round"`
@@ -97,7 +97,7 @@ func (r *Result) Fill() {
 	}
 }
 
-// Counted returns the names of the allocators whose runs are counted.
+// Counted returns the names of the allocators that have counted runs.
 func (r *Result) Counted() []string {
 	var names []string
 	for _, one := range r.Allocators {

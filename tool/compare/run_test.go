@@ -84,7 +84,7 @@ func TestTooShortRun(t *testing.T) {
 	}
 }
 
-// gone waits until the process whose id is in the file has ended.
+// gone waits for the end of the process. The file holds its id.
 func gone(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -231,7 +231,7 @@ func isKey(key string) bool {
 }
 
 // isPrivate reports whether the directory belongs to the user and is not writable for others. With `sudo -E` it belongs
-// to another user, who must neither receive root's files nor control what root reads.
+// to another user: that user must neither receive root's files nor control the files that root reads.
 func isPrivate(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

@@ -266,7 +266,7 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// work writes files of one repeated byte, whose value depends on the length.
+// work writes files of one repeated byte. Its value depends on the length.
 func work(t *testing.T, f *Cache) {
 	var group sync.WaitGroup
 	for thread := range 4 {

@@ -31,7 +31,7 @@ type Snapshot struct {
 	NoHeap string
 	Remote *profile.Profile // blocks that were freed by another thread
 
-	// Fragmentation holds the free memory in half-empty spans, by the sites whose blocks keep the spans.
+	// Fragmentation holds the free memory in half-empty spans, by the sites that pin these spans with live blocks.
 	Fragmentation *profile.Profile
 
 	// Name symbolizes the addresses of a profile. It is called only for those that a finding needs.

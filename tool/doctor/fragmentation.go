@@ -203,8 +203,8 @@ func pinned(p Pair, wasted float64) *Finding {
 
 const pinningProfile = "Live blocks that keep the pages, by the free memory next to them (estimated)"
 
-// pinningSites returns the sites whose blocks keep the spans of the classes. They are ordered by the free memory next
-// to them, or, if no profile has it, by the bytes they hold.
+// pinningSites returns the sites that pin spans of the classes with live blocks. They are ordered by the free memory
+// next to these blocks, or, if no profile has it, by the bytes they hold.
 func pinningSites(s *Snapshot, classes []attach.SizeClass) (sites string, found []Site) {
 	if found = pinning(s, classes); found != nil || s.Heap == nil {
 		return pinningProfile, found

@@ -12,7 +12,7 @@ const (
 	width  = 110
 )
 
-// Text formats the diagnosis for people. who is its first words.
+// Text formats the diagnosis for people. The text begins with process.
 func (d *Diagnosis) Text(process string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, checked for %.1f s: ", process, d.Seconds)

@@ -150,7 +150,7 @@ func recorded(sample *profile.Sample, at pair, interval int64) rowCounts {
 }
 
 // sizeFor returns the mean size of recorded blocks that each represent estimate bytes: it solves size/chance(size) =
-// estimate, whose left side grows with size. It returns 0 if there is no solution, below one interval.
+// estimate. The left side grows with size. It returns 0 if there is no solution, below one interval.
 func sizeFor(estimate, interval float64) float64 {
 	const steps = 60
 	low, high := 0.0, estimate

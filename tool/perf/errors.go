@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Explain turns the error of Open into a one-line message with the requirements. who is the process.
+// Explain turns the error of Open into a one-line message with the requirements. process is its name in the message.
 func Explain(err error, process string) error {
 	switch {
 	case errors.Is(err, unix.ESRCH):

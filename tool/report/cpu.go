@@ -19,7 +19,7 @@ type CPU struct {
 	// Used is the process's CPU time as counted by the kernel, or 0 if the profile does not report it.
 	Used int64 `json:"process_cpu_ns,omitempty"`
 	Lost int64 `json:"lost"`
-	// Samples with a truncated stack, and samples whose stack could not be unwound to its end.
+	// Samples with a truncated stack, and samples with a broken one (not unwound to its end).
 	Truncated  int64  `json:"truncated"`
 	Broken     int64  `json:"broken"`
 	Refused    int64  `json:"threads_without_timer"`
@@ -63,8 +63,9 @@ func NewCPU(p *profile.Profile) CPU {
 	return c
 }
 
-// Unprofiled returns a comment for the merged profile of a run whose processes used this much CPU time in total, if a
-// large part of it is missing from the merged profiles. Each profile lacks a little of its process's start and end.
+// Unprofiled returns a comment for the merged profile of a run, if a large part of the CPU time of the run's processes
+// is missing from it. used is the total CPU time of these processes. Each profile lacks a little of its process's start
+// and end.
 func Unprofiled(p *profile.Profile, used time.Duration) []string {
 	const minimum, share = 100 * time.Millisecond, 0.1
 	rest := used - time.Duration(NewCPU(p).Used)

@@ -26,7 +26,7 @@ func (e StandardError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(e))
 }
 
-// Variance estimates the variance of the total at index due to sampling. A block whose size was s bytes when it was
+// Variance estimates the variance of the total at index due to sampling. A block that had s bytes when it was
 // allocated is recorded with probability q = 1-exp(-s/R) and then counts as 1/q blocks. So n counted blocks come from
 // n·q recorded blocks, each of which adds (1-q)/q² to the variance of the count: n·(1-q)/q in total, times the square
 // of the block's present size for a variance of bytes. For values that are not block sizes the profile states the error
@@ -109,7 +109,7 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 	}
 }
 
-// intervalLabel marks rows whose samples were drawn at another mean interval than that of the profile, which is the
+// intervalLabel marks rows with samples drawn at another mean interval than that of the profile, which is the
 // value of the option `sample` when the profile is taken (core/profile/heap/heap_profile.h).
 const intervalLabel = "interval"
 

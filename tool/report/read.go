@@ -75,7 +75,7 @@ func truncated(name string, size int) error {
 }
 
 // isTruncated reports whether data begins like profile.proto and ends in the middle of a field. It walks the fields of
-// the outermost message, whose numbers must exist in profile.proto.
+// the outermost message. Their numbers must exist in profile.proto.
 func isTruncated(data []byte) bool {
 	const lastField = 16
 	fields := 0

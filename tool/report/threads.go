@@ -25,7 +25,8 @@ func HasThreads(p *profile.Profile) bool {
 	return len(p.Sample) == 0 || slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return len(s.Label[ThreadLabel]) > 0 })
 }
 
-// IsOfThread reports whether the sample belongs to a thread whose name matches, or whose id equals the pattern.
+// IsOfThread reports whether the sample belongs to a thread with a name that matches the pattern, or an id that equals
+// it.
 func IsOfThread(sample *profile.Sample, wanted *regexp.Regexp) bool {
 	return slices.ContainsFunc(sample.Label[ThreadLabel], wanted.MatchString) ||
 		slices.ContainsFunc(sample.NumLabel[TIDLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })

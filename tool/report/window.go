@@ -18,7 +18,7 @@ func Window(before, after *profile.Profile) (*profile.Profile, error) {
 	return subtract(after, before, "window")
 }
 
-// Rate formats the total per second, for a profile whose values grow with time. It returns "" for other profiles.
+// Rate formats the total per second, for a profile with values that grow with time. It returns "" for other profiles.
 func (t *Top) Rate() string {
 	if !(t.Seconds > 0) {
 		return ""

@@ -47,8 +47,8 @@ func (s *Store) thinPoints() error {
 	return err
 }
 
-// evictMoment deletes the moment whose neighbours are closest together relative to its age (like web.History). The
-// first moment, the last one and those requested by the user are kept as long as there are others.
+// evictMoment deletes the moment with the smallest distance between its neighbours, relative to its age (like
+// web.History). The first moment, the last one and those requested by the user are kept as long as there are others.
 func (s *Store) evictMoment() error {
 	now := s.moments[len(s.moments)-1].Time
 	best, minimum := 1, 0.0

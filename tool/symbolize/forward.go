@@ -9,7 +9,7 @@ type forwardReader struct {
 	last   dwarf.Offset
 }
 
-// forward returns a reader whose first entry is the one at offset.
+// forward returns a reader that starts at the entry at offset.
 func (d *debugInfo) forward(offset dwarf.Offset) *forwardReader {
 	f := &forwardReader{reader: d.data.Reader()}
 	f.reader.Seek(offset)

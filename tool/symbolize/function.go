@@ -110,7 +110,7 @@ func (d *debugInfo) text(field *dwarf.Field) (string, bool) {
 // scopeOf returns the namespaces and classes that enclose an entry, as "a::b". Entries do not point to their parents,
 // so it descends from the unit's root. It is called only for the few functions without a linkage name.
 func (d *debugInfo) scopeOf(target dwarf.Offset) string {
-	// A scope can be a function whose own name requires its scope. In a damaged file this recursion can be endless.
+	// A scope can be a function, and its name requires its own scope. In a damaged file this recursion can be endless.
 	if d.depth == maxOrigins {
 		return ""
 	}
@@ -121,7 +121,7 @@ func (d *debugInfo) scopeOf(target dwarf.Offset) string {
 		return ""
 	}
 	var path []string
-	// Invariant: target is a descendant of the entry whose children the reader is reading.
+	// Invariant: the reader reads the children of an entry, and target is a descendant of that entry.
 	for {
 		entry := reader.next()
 		switch {

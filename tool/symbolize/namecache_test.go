@@ -13,7 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// gone builds a saved profile of a program whose file is gone: the path of its mapping does not exist.
+// gone builds a saved profile of a program without its file: the path of its mapping does not exist.
 func (p *program) gone(t *testing.T, id string) *profile.Profile {
 	t.Helper()
 	saved := p.profile(t, id)

@@ -42,7 +42,7 @@ func (s segments) translate(m *profile.Mapping, address uint64) (uint64, bool) {
 	}
 	if s.debugOnly {
 		// strip --only-keep-debug changes the segments' file offsets but not their addresses. Linkers create one
-		// executable segment, whose first page is at the start of the mapping.
+		// executable segment. Its first page is at the start of the mapping.
 		const pageMask = 4095
 		return address - m.Start + s.list[len(s.list)-1].address&^pageMask, true
 	}

@@ -31,7 +31,7 @@ type Result struct {
 	Unnamed   int // module and offset, or only an address
 	// Known counts the addresses that came from the cache, without reading a file.
 	Known int
-	// Missing lists the modules whose file was not available or was not the one that the process runs.
+	// Missing lists the modules without a file: none was available, or it was not the one that the process runs.
 	Missing []string
 	// Notes are one-line messages for the user: why symbols are missing, and the remedy.
 	Notes []string

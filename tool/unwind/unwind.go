@@ -80,7 +80,7 @@ func newRule(context *frame.FrameContext, augmentation string) *rule {
 	return r
 }
 
-// NewTables parses a section whose address in the file is sectionAddress. The result for a damaged section is empty.
+// NewTables parses a section at sectionAddress in the file. The result for a damaged section is empty.
 func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint64) *Tables {
 	t := &Tables{bias: bias, rules: map[uint64]*rule{}}
 	symbolize.Safely(func() bool {

@@ -154,8 +154,8 @@ func (h *History) enter(m *Moment) *Moment {
 	return m
 }
 
-// dropOne removes the moment whose neighbours are closest together relative to its age, so that older moments become
-// ever sparser. The first moment, the last one and those requested by the user are kept as long as there are others.
+// dropOne removes the moment with the smallest distance between its neighbours, relative to its age: older
+// moments become ever sparser. The first moment, the last one and those requested by the user are kept as long as there are others.
 // After that the one is removed that has not been viewed for the longest time.
 func (h *History) dropOne() {
 	now := h.moments[len(h.moments)-1].Time
@@ -202,7 +202,7 @@ func (h *History) Moment(id int) (Moment, bool) {
 	return h.older(id)
 }
 
-// Keep is Moment for a user who views the moment and may view it again: it is kept while others are removed.
+// Keep is Moment for a moment that a user views and may view again: it is kept while others are removed.
 func (h *History) Keep(id int) (Moment, bool) {
 	h.disk.keep(id)
 	h.mutex.Lock()

@@ -119,7 +119,7 @@ func TestLifetimesOfChosenStacks(t *testing.T) {
 	}
 }
 
-// A module selects by the allocating stack. That includes rows of deaths, whose innermost functions belong to the
+// A module selects by the allocating stack. That includes rows of deaths: their innermost functions belong to the
 // freeing stack.
 func TestLifetimesOfAModule(t *testing.T) {
 	in := func(file string, sample *profile.Sample, from int) *profile.Sample {
@@ -185,7 +185,7 @@ func TestLifetimesOfChosenThreads(t *testing.T) {
 			t.Errorf("%s: threads %q, deaths %+v", query, answer.Threads, answer.Deaths)
 		}
 	}
-	// From an older library, whose rows have no threads.
+	// From an older library: its rows have no threads.
 	kept.StoreProfile("lifetime", profileOf(types, row(here, nil, 0, 0, 12, 1200)))
 	if server, err = NewServer(Options{}, kept, nil, nil); err != nil {
 		t.Fatal(err)

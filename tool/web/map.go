@@ -72,7 +72,7 @@ func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 	return named
 }
 
-// innerOf omits stacks whose value is 0.
+// innerOf omits stacks with the value 0.
 func innerOf(stacks map[string][]string) map[string]int {
 	inner := map[string]int{}
 	for id, stack := range stacks {

@@ -28,7 +28,7 @@ import (
 //go:embed pprof.css
 var pprofStyle string
 
-// maxPprofPages is the maximum number of profiles whose pages are kept. Each has a copy of its profile.
+// maxPprofPages is the maximum number of profiles with cached pages. Each has a copy of its profile.
 const maxPprofPages = 4
 
 type pprofPages struct {

@@ -45,7 +45,7 @@ type reportProfile struct {
 	Comments []string     `json:"comments"`
 	Errors   []stdError   `json:"errors"`
 	Rows     [][]int64    `json:"rows"` // the index of the stack, followed by its values
-	// For profiles whose rows have threads: the names, and for each row the index of its thread, or -1 if it has none.
+	// For profiles with threads in their rows: the names, and for each row the index of its thread, or -1 if it has none.
 	Threads    []string `json:"threads,omitempty"`
 	RowThreads []int    `json:"row_threads,omitempty"`
 }

@@ -230,7 +230,7 @@ type state struct {
 	AllowSet     bool         `json:"allow_set"`
 	Kinds        []Kind       `json:"kinds"`            // kinds of profiles that can be taken
 	Report       int64        `json:"report,omitempty"` // in a report: its time in ms since 1970
-	Stored       *storedState `json:"stored,omitempty"` // a folder, whose data can be requested by time
+	Stored       *storedState `json:"stored,omitempty"` // a folder: its data can be requested by time
 }
 
 // Kind is a kind of profile.

@@ -20,7 +20,7 @@ import (
 
 const (
 	maxListed = 200 // maximum number of the folder's moments in one list
-	maxOlder  = 200 // maximum number of moments whose values by stack are cached
+	maxOlder  = 200 // maximum number of moments with cached values by stack
 	noEnd     = math.MaxInt64
 	noBound   = math.MaxInt32
 )
@@ -33,7 +33,7 @@ type disk struct {
 	notify func(error)
 
 	mutex    sync.Mutex
-	failures []failure // one for each kind whose last write failed, the oldest failure first
+	failures []failure // one for each kind with a failed last write, the oldest failure first
 	older    map[int]*Moment
 }
 

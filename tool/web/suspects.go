@@ -12,7 +12,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Suspect is a stack whose memory grows, with its growth per second and the certainty of the growth.
+// Suspect is a stack with growing memory, its growth per second and the certainty of the growth.
 type Suspect struct {
 	Stack []string `json:"stack"`       // functions, innermost first
 	Inner int      `json:"inner"`       // number of innermost functions that belong to a standard library: the next function holds the memory
@@ -137,7 +137,7 @@ func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFi
 	})
 }
 
-// threadsKind is the kind of heap profile whose samples carry threads.
+// threadsKind is the kind of heap profile with a thread in each sample.
 const threadsKind = "threads"
 
 // byThread keeps heap profiles with threads. They are taken when a page requests growth by thread, because the regular
