@@ -68,14 +68,14 @@ func FuzzPerfMap(f *testing.F) {
 	})
 }
 
-// The index of a split package gives only contributions within its tables.
+// The index of a package file gives only contributions within its tables.
 func FuzzPackageIndex(f *testing.F) {
 	index := make([]byte, 16+8+4)
 	binary.LittleEndian.PutUint32(index, 5)
 	binary.LittleEndian.PutUint32(index[4:], 1)
 	f.Add(index, uint64(1))
 	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
-		if p := readPackageIndex(data, binary.LittleEndian); p != nil {
+		if p := readUnitIndex(data, binary.LittleEndian); p != nil {
 			p.find(id)
 		}
 	})

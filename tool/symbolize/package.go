@@ -2,83 +2,87 @@ package symbolize
 
 import "encoding/binary"
 
-// splitPackage is a .dwp file: the concatenated sections of many .dwo files, and a hash table with each unit's
-// contribution to each section (DWARF 5, section 7.3.5).
-type splitPackage struct {
+// packageFile is a DWARF package file (.dwp): the concatenated sections of many .dwo files, and the index of their
+// units. The index (.debug_cu_index) has a header, a hash table of signatures, a parallel table of row numbers, and
+// two tables with one row per unit and one column per section: the offsets and the sizes of the unit's contributions
+// (DWARF 5, section 7.3.5).
+type packageFile struct {
 	object   *object
 	index    []byte // .debug_cu_index
 	order    binary.ByteOrder
-	columns  []uint32 // the section of each column of the table
-	units    uint32
-	slots    uint32
+	columns  []uint32 // the section identifier (DW_SECT_*) of each column
+	units    uint32   // unit_count
+	slots    uint32   // slot_count, a power of two
 	sections map[uint32][]byte
 	str      []byte
 }
 
-// The section numbers in the table.
+// Section identifiers.
 const (
-	packedInfo       = 1
-	packedAbbrev     = 3
-	packedStrOffsets = 6
-	packedRnglists   = 8
+	sectInfo       = 1 // DW_SECT_INFO
+	sectAbbrev     = 3 // DW_SECT_ABBREV
+	sectStrOffsets = 6 // DW_SECT_STR_OFFSETS
+	sectRnglists   = 8 // DW_SECT_RNGLISTS
 )
 
 const (
-	packageHeaderBytes = 16
-	signatureBytes     = 8
-	cellBytes          = 4
+	indexHeaderBytes = 16
+	signatureBytes   = 8
+	indexWordBytes   = 4 // a row number, section identifier, offset or size
 )
 
-// newSplitPackage reads a package. It returns nil if the file is not a package of DWARF 5.
-func newSplitPackage(o *object) *splitPackage {
-	p := readPackageIndex(o.section(".debug_cu_index"), o.elf.ByteOrder)
+// newPackageFile reads a package file. It returns nil if the file is not a package file of DWARF 5.
+func newPackageFile(o *object) *packageFile {
+	p := readUnitIndex(o.section(".debug_cu_index"), o.elf.ByteOrder)
 	if p == nil {
 		return nil
 	}
 	p.object = o
 	p.sections = map[uint32][]byte{
-		packedInfo: o.section(".debug_info.dwo"), packedAbbrev: o.section(".debug_abbrev.dwo"),
-		packedStrOffsets: o.section(".debug_str_offsets.dwo"), packedRnglists: o.section(".debug_rnglists.dwo"),
+		sectInfo: o.section(".debug_info.dwo"), sectAbbrev: o.section(".debug_abbrev.dwo"),
+		sectStrOffsets: o.section(".debug_str_offsets.dwo"), sectRnglists: o.section(".debug_rnglists.dwo"),
 	}
 	p.str = o.section(".debug_str.dwo")
 	return p
 }
 
-func readPackageIndex(index []byte, order binary.ByteOrder) *splitPackage {
-	if len(index) < packageHeaderBytes || order.Uint16(index) != 5 {
+// readUnitIndex parses the header and the column headers. It returns nil if the index is damaged or of another version.
+func readUnitIndex(index []byte, order binary.ByteOrder) *packageFile {
+	if len(index) < indexHeaderBytes || order.Uint16(index) != 5 {
 		return nil
 	}
-	p := &splitPackage{index: index, order: order, units: order.Uint32(index[8:]), slots: order.Uint32(index[12:])}
-	columns := order.Uint32(index[4:])
+	p := &packageFile{index: index, order: order, units: order.Uint32(index[8:]), slots: order.Uint32(index[12:])}
+	columns := order.Uint32(index[4:]) // section_count
 	const maxColumns = 16
-	need := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes) + uint64(columns)*cellBytes*(1+2*uint64(p.units))
+	need := indexHeaderBytes + uint64(p.slots)*(signatureBytes+indexWordBytes) + uint64(columns)*indexWordBytes*(1+2*uint64(p.units))
 	if columns > maxColumns || p.slots == 0 || p.slots&(p.slots-1) != 0 || need > uint64(len(index)) {
 		return nil
 	}
 	for i := range columns {
-		p.columns = append(p.columns, p.cell(0, i, columns))
+		p.columns = append(p.columns, p.entry(0, i, columns))
 	}
 	return p
 }
 
-// cell reads the tables behind the hash table: row 0 holds the column numbers, followed by one row of offsets per unit
-// and one row of sizes per unit.
-func (p *splitPackage) cell(row, column, columns uint32) uint32 {
-	start := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes)
-	return p.order.Uint32(p.index[start+cellBytes*(uint64(row)*uint64(columns)+uint64(column)):])
+// entry reads the two tables behind the hash table as one. Row 0 holds the section identifiers (the column headers),
+// rows 1 to units the offsets, and the next rows the sizes.
+func (p *packageFile) entry(row, column, columns uint32) uint32 {
+	start := indexHeaderBytes + uint64(p.slots)*(signatureBytes+indexWordBytes)
+	return p.order.Uint32(p.index[start+indexWordBytes*(uint64(row)*uint64(columns)+uint64(column)):])
 }
 
-// find returns the contributions of the unit with that id, or nil if it is not in the package.
-func (p *splitPackage) find(id uint64) *splitSections {
+// find looks the signature up in the hash table. It returns the unit's contributions, or nil if the unit is not in the
+// package file. The signature of a compilation unit is its DWO id.
+func (p *packageFile) find(signature uint64) *splitSections {
 	mask := uint64(p.slots - 1)
-	rows := packageHeaderBytes + uint64(p.slots)*signatureBytes
-	slot, step := id&mask, id>>32&mask|1
+	rows := indexHeaderBytes + uint64(p.slots)*signatureBytes // the parallel table
+	slot, step := signature&mask, signature>>32&mask|1
 	for range p.slots {
-		row := p.order.Uint32(p.index[rows+slot*cellBytes:])
+		row := p.order.Uint32(p.index[rows+slot*indexWordBytes:])
 		switch {
-		case row == 0 || row > p.units:
+		case row == 0 || row > p.units: // an unused slot, or a damaged index
 			return nil
-		case p.order.Uint64(p.index[packageHeaderBytes+slot*signatureBytes:]) == id:
+		case p.order.Uint64(p.index[indexHeaderBytes+slot*signatureBytes:]) == signature:
 			return p.contributions(row)
 		}
 		slot = (slot + step) & mask
@@ -86,21 +90,22 @@ func (p *splitPackage) find(id uint64) *splitSections {
 	return nil
 }
 
-func (p *splitPackage) contributions(row uint32) *splitSections {
-	shares := &splitSections{str: p.str}
+// contributions returns the parts of the sections that belong to the unit in this row of the index.
+func (p *packageFile) contributions(row uint32) *splitSections {
+	unit := &splitSections{str: p.str}
 	of := map[uint32]*[]byte{
-		packedInfo: &shares.info, packedAbbrev: &shares.abbrev, packedStrOffsets: &shares.strOffsets, packedRnglists: &shares.rnglists,
+		sectInfo: &unit.info, sectAbbrev: &unit.abbrev, sectStrOffsets: &unit.strOffsets, sectRnglists: &unit.rnglists,
 	}
 	columns := uint32(len(p.columns))
-	for i, kind := range p.columns {
-		share := of[kind]
-		if share == nil {
+	for i, section := range p.columns {
+		contribution := of[section]
+		if contribution == nil {
 			continue
 		}
-		offset, size := uint64(p.cell(row, uint32(i), columns)), uint64(p.cell(row+p.units, uint32(i), columns))
-		if section := p.sections[kind]; offset+size <= uint64(len(section)) {
-			*share = section[offset : offset+size : offset+size]
+		offset, size := uint64(p.entry(row, uint32(i), columns)), uint64(p.entry(row+p.units, uint32(i), columns))
+		if data := p.sections[section]; offset+size <= uint64(len(data)) {
+			*contribution = data[offset : offset+size : offset+size]
 		}
 	}
-	return shares
+	return unit
 }

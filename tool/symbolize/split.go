@@ -10,9 +10,9 @@ import (
 )
 
 // With -gsplit-dwarf a program contains only a skeleton of each unit: its code ranges, its line table, and the name of
-// a .dwo file. The .dwo file has the rest, which refers to the program's addresses by index. `dwp` packs the .dwo files
-// of a program into one file, PROGRAM.dwp (package.go). Both are supported for DWARF 5. The earlier GNU extension of
-// DWARF 4 is not: such programs get lines, and names from the symbol table.
+// a .dwo file. The .dwo file has the rest, which refers to the program's addresses by index. `dwp` combines the .dwo
+// files of a program in a package file, PROGRAM.dwp (package.go). Both are supported for DWARF 5. The earlier GNU
+// extension of DWARF 4 is not: such programs get lines, and names from the symbol table.
 
 // splitFiles opens the split units of one program. Safe for concurrent use.
 type splitFiles struct {
@@ -22,8 +22,8 @@ type splitFiles struct {
 	address []byte // .debug_addr
 
 	mutex      sync.Mutex
-	searched   bool // the package has been searched
-	packed     *splitPackage
+	searched   bool // the package file has been searched
+	dwp        *packageFile
 	anyMissing bool     // some unit was not found
 	missing    []string // paths without a file; a file that appears there later provides symbols
 }
@@ -32,7 +32,7 @@ type splitFiles struct {
 type splitUnit struct {
 	*debugInfo
 	root   *dwarf.Entry
-	object *object // must be closed; nil if it belongs to a package
+	object *object // must be closed; nil if it is in a package file
 }
 
 // skeleton is the part of a split unit in the program, to which the .dwo file refers.
@@ -42,7 +42,7 @@ type skeleton struct {
 	rnglists []byte // of the split unit, without its header
 }
 
-// splitSections are the sections of one .dwo file, or the unit's contributions in a package.
+// splitSections are the sections of one .dwo file, or the unit's contributions in a package file.
 type splitSections struct {
 	info, abbrev, str, strOffsets, rnglists []byte
 }
@@ -53,8 +53,8 @@ func (s *splitFiles) open(u unit) *splitUnit {
 	if !ok || u.id == 0 {
 		return nil
 	}
-	if packed := s.pack(); packed != nil {
-		if sections := packed.find(u.id); sections != nil {
+	if dwp := s.openPackage(); dwp != nil {
+		if sections := dwp.find(u.id); sections != nil {
 			if split := s.newSplitUnit(u, *sections); split != nil {
 				return split
 			}
@@ -150,17 +150,17 @@ func bytesAfter(data []byte, offset int64) []byte {
 }
 
 func (s *splitFiles) close() {
-	if s.packed != nil {
-		s.packed.object.close()
+	if s.dwp != nil {
+		s.dwp.object.close()
 	}
 }
 
-// pack finds the package of the program's split units. It searches only once.
-func (s *splitFiles) pack() *splitPackage {
+// openPackage finds the package file of the program's split units. It searches only once.
+func (s *splitFiles) openPackage() *packageFile {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.searched {
-		return s.packed
+		return s.dwp
 	}
 	s.searched = true
 	var paths []string
@@ -177,8 +177,8 @@ func (s *splitFiles) pack() *splitPackage {
 	}
 	for _, path := range paths {
 		if o := openObject(path); o != nil {
-			if s.packed = newSplitPackage(o); s.packed != nil {
-				return s.packed
+			if s.dwp = newPackageFile(o); s.dwp != nil {
+				return s.dwp
 			}
 			o.close()
 		}

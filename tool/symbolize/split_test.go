@@ -90,8 +90,8 @@ func TestSplitPackages(t *testing.T) {
 				}
 				o := openObject(path + ".dwp")
 				defer o.close()
-				if packed := newSplitPackage(o); packed == nil {
-					t.Skipf("%s does not know DWARF 5: it has packed nothing", packer)
+				if dwp := newPackageFile(o); dwp == nil {
+					t.Skipf("%s does not know DWARF 5: its package file is empty", packer)
 				}
 				if err := os.Remove(dwo); err != nil {
 					t.Fatal(err)
@@ -105,7 +105,8 @@ func TestSplitPackages(t *testing.T) {
 	}
 }
 
-// handMadePackage packs one .dwo file behind some padding, so that every contribution has a nonzero offset.
+// handMadePackage writes a package file with one .dwo file behind some padding, so that every contribution has a nonzero
+// offset.
 func handMadePackage(t *testing.T, dwo, path string, id uint64) {
 	t.Helper()
 	objcopy := tool(t, "objcopy")
@@ -115,8 +116,8 @@ func handMadePackage(t *testing.T, dwo, path string, id uint64) {
 	columns := []struct {
 		number uint32
 		name   string
-	}{{packedInfo, ".debug_info.dwo"}, {4, ".debug_line.dwo"}, {packedStrOffsets, ".debug_str_offsets.dwo"},
-		{packedAbbrev, ".debug_abbrev.dwo"}, {packedRnglists, ".debug_rnglists.dwo"}}
+	}{{sectInfo, ".debug_info.dwo"}, {4, ".debug_line.dwo"}, {sectStrOffsets, ".debug_str_offsets.dwo"},
+		{sectAbbrev, ".debug_abbrev.dwo"}, {sectRnglists, ".debug_rnglists.dwo"}}
 	const units, slots = 2, 4
 	le := binary.LittleEndian
 	index := le.AppendUint32(nil, 5)
@@ -176,25 +177,25 @@ func TestSyntheticSplitPackage(t *testing.T) {
 	Profile(p, Files{})
 	expectFull(t, func(mark string) string { return stack(p, mark) })
 
-	packed := newSplitPackage(openObject(path + ".dwp"))
-	defer packed.object.close()
+	dwp := newPackageFile(openObject(path + ".dwp"))
+	defer dwp.object.close()
 	for _, id := range []uint64{roots[0].id + 1, roots[0].id + 8, 0} {
-		if packed.find(id) != nil {
+		if dwp.find(id) != nil {
 			t.Errorf("found unit %#x, which is not there", id)
 		}
 	}
 	// A damaged index is never read beyond its end.
-	whole := packed.index
+	whole := dwp.index
 	for i := range whole {
 		for _, b := range []byte{0, 1, 0x7f, 0xff} {
 			damaged := slices.Clone(whole)
 			damaged[i] = b
-			if p := readPackageIndex(damaged, packed.order); p != nil {
-				p.sections = packed.sections
+			if p := readUnitIndex(damaged, dwp.order); p != nil {
+				p.sections = dwp.sections
 				p.find(roots[0].id)
 			}
 		}
-		if p := readPackageIndex(whole[:i], packed.order); p != nil {
+		if p := readUnitIndex(whole[:i], dwp.order); p != nil {
 			t.Errorf("cut at %d, and read", i)
 		}
 	}
