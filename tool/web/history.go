@@ -155,8 +155,8 @@ func (h *History) enter(m *Moment) *Moment {
 }
 
 // dropOne removes the moment with the smallest distance between its neighbours, relative to its age: older
-// moments become ever sparser. The first moment, the last one and those requested by the user are kept as long as there are others.
-// After that the one is removed that has not been viewed for the longest time.
+// moments become ever sparser. The first moment, the last one and those requested by the user are kept as long as there
+// are others. After that the moment that has not been viewed for the longest time is removed.
 func (h *History) dropOne() {
 	now := h.moments[len(h.moments)-1].Time
 	best, minimum, forgotten := -1, 0.0, 1
