@@ -15,16 +15,21 @@ namespace seemalloc {
 
 namespace {
 
-// The two words in front of a block of glibc's malloc.
-struct Chunk {
-  // The size of the previous chunk if that is free; in a mapped chunk: its offset in the mapping.
-  size_t before;
-  size_t size;  // with three flags
+// The header of a chunk of glibc's malloc (struct malloc_chunk), directly before the block. The
+// names are glibc's.
+struct MallocChunk {
+  // The size of the previous chunk if that is free. In a chunk with IS_MMAPPED: the chunk's offset
+  // in its mapping.
+  size_t prev_size;
+  size_t size;  // a multiple of 16, with the flags in its low bits
 };
-constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
-constexpr size_t kMinChunkBytes = 32;
+constexpr size_t kPrevInUse = 1;       // PREV_INUSE
+constexpr size_t kIsMmapped = 2;       // IS_MMAPPED
+constexpr size_t kNonMainArena = 4;    // NON_MAIN_ARENA
+constexpr size_t kUnusedFlag = 8;      // always 0: sizes are multiples of MALLOC_ALIGNMENT, 16
+constexpr size_t kMinChunkBytes = 32;  // MINSIZE
 
-bool read_chunk(uintptr_t at, Chunk* chunk) {
+bool read_chunk(uintptr_t at, MallocChunk* chunk) {
   if (!os::can_read(at) || !os::can_read(at + sizeof(size_t))) return false;
   auto word = [at](size_t i) {
     return __atomic_load_n(reinterpret_cast<const size_t*>(at) + i, __ATOMIC_RELAXED);
@@ -33,15 +38,15 @@ bool read_chunk(uintptr_t at, Chunk* chunk) {
   return true;
 }
 
-bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
+bool is_mmapped_chunk(uintptr_t at, const MallocChunk& chunk, size_t bytes) {
   size_t page = os::page_bytes();
-  return (chunk.size & (kOtherArena | kPreviousInUse)) == 0 && chunk.before < at &&
-         (at - chunk.before) % page == 0 && (bytes + chunk.before) % page == 0;
+  return (chunk.size & (kNonMainArena | kPrevInUse)) == 0 && chunk.prev_size < at &&
+         (at - chunk.prev_size) % page == 0 && (bytes + chunk.prev_size) % page == 0;
 }
 
-// The heaps of an arena other than the main one are 64 MiB each (other sizes with
-// glibc.malloc.hugetlb), and aligned to their size. Each begins with the address of its arena,
-// which is in the arena's first heap.
+// The heaps of a non-main arena are HEAP_MAX_SIZE (64 MiB; other sizes with glibc.malloc.hugetlb),
+// and aligned to their size. Each begins with heap_info::ar_ptr, the address of its arena, which is
+// in the arena's first heap.
 bool has_arena(uintptr_t at) {
   for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
     uintptr_t heap = round_down(at, heap_bytes);
@@ -56,17 +61,18 @@ bool has_arena(uintptr_t at) {
 // are not stricter.
 bool looks_like_glibc_block(const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p);
-  Chunk chunk, next;
-  if (address % 16 != 0 || address < 2 * sizeof(Chunk)) return false;
-  uintptr_t at = address - sizeof(Chunk);
+  MallocChunk chunk, next;
+  if (address % 16 != 0 || address < 2 * sizeof(MallocChunk)) return false;
+  uintptr_t at = address - sizeof(MallocChunk);
   if (!read_chunk(at, &chunk)) return false;
   size_t bytes = round_down(chunk.size, 16);
-  if (bytes < kMinChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
-  if ((chunk.size & kMapped) != 0) return is_mapping(at, chunk, bytes);
-  if (!read_chunk(at + bytes, &next)) return false;
-  if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0)
+  if (bytes < kMinChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnusedFlag) != 0)
     return false;
-  return (chunk.size & kOtherArena) == 0 || has_arena(at);
+  if ((chunk.size & kIsMmapped) != 0) return is_mmapped_chunk(at, chunk, bytes);
+  if (!read_chunk(at + bytes, &next)) return false;
+  if ((next.size & kPrevInUse) == 0 || next.size < 16 || (next.size & kUnusedFlag) != 0)
+    return false;
+  return (chunk.size & kNonMainArena) == 0 || has_arena(at);
 }
 
 // True when this memory may be a block of an allocator.
