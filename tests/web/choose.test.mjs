@@ -247,7 +247,7 @@ test("growth and lifetimes apply the filters", { timeout: TEST_TIMEOUT_MS }, asy
   await closePage(page);
 });
 
-test("size classes show rounding waste and requests", {
+test("size classes show internal fragmentation and requests", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "sizes" });

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupLarge, sumRequests, wastedShare } from "./requests.ts";
+import { groupLarge, sumRequests, internalFragmentation } from "./requests.ts";
 
 const of = (size: number, count: number, requested: number) => ({ size, count, bytes: size * count, requested });
 
-test("rounding waste is the allocated minus the requested bytes", () => {
-  assert.equal(wastedShare(of(48, 10, 360)), 0.25);
-  assert.equal(wastedShare(of(48, 0, 0)), 0);
-  assert.equal(wastedShare(undefined), 0);
-  assert.equal(wastedShare({ size: 16, count: 1, bytes: 16, requested: 17 }), 0, "an estimate may be off");
+test("internal fragmentation is the allocated minus the requested bytes", () => {
+  assert.equal(internalFragmentation(of(48, 10, 360)), 0.25);
+  assert.equal(internalFragmentation(of(48, 0, 0)), 0);
+  assert.equal(internalFragmentation(undefined), 0);
+  assert.equal(internalFragmentation({ size: 16, count: 1, bytes: 16, requested: 17 }), 0, "an estimate may be off");
 });
 
 test("large blocks are grouped by powers of two without loss", () => {

@@ -1,8 +1,8 @@
 // Requests since the start, by size class. Blocks larger than all classes are grouped by powers of two. Pure functions.
 import type { Request } from "../answers.ts";
 
-/** The share of the allocated bytes of a class that was not requested. */
-export function wastedShare(one: Request | undefined): number {
+/** Internal fragmentation: the share of the allocated bytes of a class that was not requested. */
+export function internalFragmentation(one: Request | undefined): number {
   return one && one.bytes > 0 ? Math.max(0, 1 - one.requested / one.bytes) : 0;
 }
 

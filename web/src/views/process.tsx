@@ -6,7 +6,7 @@ import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
 import { bytes, count, duration } from "../model/format.ts";
-import { groupLarge, sumRequests, wastedShare } from "../model/requests.ts";
+import { groupLarge, sumRequests, internalFragmentation } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
 import { PROFILE_VIEWS } from "./profile.tsx";
@@ -34,7 +34,10 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
   const large = groupLarge(requests, Math.max(0, ...allClasses.map((one) => one.size)));
   const all = sumRequests(requests);
   const maxRequests = Math.max(1, ...requests.map((one) => one.count), ...large.map((one) => one.count));
-  const wasted = classes.reduce((bytes, one) => bytes + wastedShare(bySize.get(one.size)) * one.size * one.live, 0);
+  const internal = classes.reduce(
+    (bytes, one) => bytes + internalFragmentation(bySize.get(one.size)) * one.size * one.live,
+    0,
+  );
   // Two cells: the number, and the same as a bar.
   const requestCells = (one: Request | undefined) => (
     <>
@@ -63,7 +66,7 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
           <p class="total">
             About <strong>{count(all.count)}</strong> requests since the start
             {!acceptsAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on
-            average; <Term name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.
+            average; <Term name="internal fragmentation" /> is {bytes(internal)} of the live bytes in the classes.
           </p>
         )
       )}
@@ -86,7 +89,11 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
               </th>
               <th scope="col">bytes live</th>
               <th scope="col">
-                <Term name="rounding">lost</Term>
+                <Term name="internal fragmentation">
+                  internal
+                  <br />
+                  fragmentation
+                </Term>
               </th>
               <th scope="col">not live</th>
               <th scope="col">
@@ -109,7 +116,7 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
               const whole = one.live + one.cached + one.free;
               const part = (blocks: number) => `${(100 * one.size * blocks) / most}%`;
               const request = bySize.get(one.size);
-              const share = wastedShare(request);
+              const share = internalFragmentation(request);
               return (
                 <tr key={one.size}>
                   <td>{bytes(one.size)}</td>
@@ -144,7 +151,9 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
               <tr>
                 <th scope="col">up to</th>
                 <th scope="col">requested</th>
-                <th scope="col">lost by rounding</th>
+                <th scope="col">
+                  <Term name="internal fragmentation" />
+                </th>
                 <th scope="col">
                   <Term name="requests" />
                 </th>
@@ -158,7 +167,7 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
                 <tr key={one.size}>
                   <td>{bytes(one.size)}</td>
                   <td>{bytes(one.requested)}</td>
-                  <td>{Math.round(100 * wastedShare(one))} %</td>
+                  <td>{Math.round(100 * internalFragmentation(one))} %</td>
                   {requestCells(one)}
                 </tr>
               ))}

@@ -15,8 +15,8 @@ const DEFINITIONS: Record<string, string> = {
   dirty: "Free pages that are resident; they are returned to the OS after the purge delay.",
   refault: "Memory that was reused shortly after it was purged: the purge did not pay off.",
   span: "A run of pages cut into blocks of one size.",
-  rounding:
-    "A request gets a block of the next larger size class: the rest of the block is unused. Estimated for live blocks from the mean of all requests since the start.",
+  "internal fragmentation":
+    "Allocated bytes beyond the requested ones: a request is rounded up to a size class, or to whole pages. Estimated for live blocks from the mean of all requests since the start.",
   requests: "Allocations since the start that got a block of this size, freed or not: estimated from samples.",
   refills: "How often a thread's free list was empty, and the thread refilled it from its heap.",
   lost: "Calls that were overwritten before they were read: the process keeps the last 4,096.",
