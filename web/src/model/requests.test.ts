@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupLarge, sumRequests, internalFragmentation } from "./requests.ts";
+import { groupLarge, internalFragmentation, sumRequests } from "./requests.ts";
 
 const of = (size: number, count: number, requested: number) => ({ size, count, bytes: size * count, requested });
 

@@ -6,7 +6,7 @@ import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
 import { bytes, count, duration } from "../model/format.ts";
-import { groupLarge, sumRequests, internalFragmentation } from "../model/requests.ts";
+import { groupLarge, internalFragmentation, sumRequests } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
 import { PROFILE_VIEWS } from "./profile.tsx";
