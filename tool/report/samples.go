@@ -9,7 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Samples make up nearly all of a large profile. This file reads them in pieces, on all processors, into a few large
+// Samples make up nearly all of a large profile. This file reads them in chunks, on all processors, into a few large
 // allocations; pprof makes three small allocations per sample and reads the samples one by one. pprof reads the rest of
 // the file. It also reads the whole file if any sample is malformed, so that the error and the result are pprof's.
 
@@ -46,15 +46,15 @@ const pieceSamples = 8192
 
 // parseSamples reads profile.proto. It returns false if pprof must read the file.
 func parseSamples(plain []byte) (*profile.Profile, bool) {
-	rest, pieces, texts, ok := splitSamples(plain)
-	if !ok || len(pieces) == 0 {
+	rest, chunks, texts, ok := splitSamples(plain)
+	if !ok || len(chunks) == 0 {
 		return nil, false
 	}
 	p, err := profile.ParseUncompressed(rest)
 	if err != nil || p.CheckValid() != nil || len(p.SampleType) == 0 {
 		return nil, false
 	}
-	last := pieces[len(pieces)-1]
+	last := chunks[len(chunks)-1]
 	p.Sample = make([]*profile.Sample, last.first+last.count)
 	locations := NewByID[*profile.Location](len(p.Location))
 	for _, location := range p.Location {
@@ -63,15 +63,15 @@ func parseSamples(plain []byte) (*profile.Profile, bool) {
 	var next atomic.Int64
 	var failed atomic.Bool
 	var readers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(pieces)) {
+	for range min(runtime.GOMAXPROCS(0), len(chunks)) {
 		readers.Go(func() {
 			r := sampleReader{types: len(p.SampleType), locations: locations, texts: texts}
 			for !failed.Load() {
 				i := int(next.Add(1)) - 1
-				if i >= len(pieces) {
+				if i >= len(chunks) {
 					return
 				}
-				if one := pieces[i]; !r.read(one.data, p.Sample[one.first:one.first+one.count]) {
+				if one := chunks[i]; !r.read(one.data, p.Sample[one.first:one.first+one.count]) {
 					failed.Store(true)
 				}
 			}
@@ -82,12 +82,12 @@ func parseSamples(plain []byte) (*profile.Profile, bool) {
 }
 
 // splitSamples splits a Profile into its samples and the rest, which is a valid Profile too. texts are its strings.
-func splitSamples(plain []byte) (rest []byte, pieces []sampleChunk, texts []string, ok bool) {
-	samples, begin := 0, -1 // start of the current piece
+func splitSamples(plain []byte) (rest []byte, chunks []sampleChunk, texts []string, ok bool) {
+	samples, begin := 0, -1 // start of the current chunk
 	count := 0
 	end := func(at int) {
 		if begin >= 0 {
-			pieces = append(pieces, sampleChunk{plain[begin:at], samples - count, count})
+			chunks = append(chunks, sampleChunk{plain[begin:at], samples - count, count})
 		}
 		begin, count = -1, 0
 	}
@@ -116,7 +116,7 @@ func splitSamples(plain []byte) (rest []byte, pieces []sampleChunk, texts []stri
 		at += size
 	}
 	end(len(plain))
-	return rest, pieces, texts, true
+	return rest, chunks, texts, true
 }
 
 // field is one field of a message.
@@ -165,7 +165,7 @@ func nextField(data []byte) (f field, size int) {
 	return f, end
 }
 
-// sampleReader reads pieces one after the other. It allocates the parts of samples in chunks for many samples.
+// sampleReader reads chunks one after the other. It allocates the parts of many samples at once.
 type sampleReader struct {
 	types     int // number of values
 	locations ByID[*profile.Location]
@@ -173,7 +173,7 @@ type sampleReader struct {
 
 	locationChunk []*profile.Location
 	valueChunk    []int64
-	left          int      // unread bytes of the piece
+	left          int      // unread bytes of the chunk
 	labels        []label  // of the current sample
 	numbers       []uint64 // of the current field
 }
