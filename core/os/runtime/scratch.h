@@ -2,15 +2,15 @@
 // a stack of 8 KiB, including a signal frame, so a slow path uses at most 4.5 KiB
 // (docs/decisions/0071).
 //
-// There are 16 pieces of 4 KiB. Any thread and any signal handler may take and return one; a
-// handler that interrupts a holder takes another piece. Nothing waits: if all are taken, a page is
+// There are 16 buffers of 4 KiB. Any thread and any signal handler may take and return one; a
+// handler that interrupts a holder takes another buffer. Nothing waits: if all are taken, a page is
 // mapped temporarily. If the kernel refuses that too, the object is absent and the caller does
 // without. A use costs about 20 instructions, so it is for rare work only.
 // Invariants:
-//  1. a bit in taken_pieces is set while its piece has a holder.
+//  1. a bit in taken_buffers is set while its buffer has a holder.
 //  2. the thread that sets a bit (acquire) sees all writes of the previous holder (release).
-// In a forked child, the pieces of the parent's other threads are free again, unless the child's
-// own thread holds a piece.
+// In a forked child, the buffers of the parent's other threads are free again, unless the child's
+// own thread holds a buffer.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@
 namespace seemalloc::os {
 
 inline constexpr size_t kScratchBytes = 4096;
-inline constexpr unsigned kScratchPieces = 16;
+inline constexpr unsigned kScratchBuffers = 16;
 
-// Returns null when memory was refused. The previous holder's contents are still in the piece.
+// Returns null when memory was refused. The previous holder's contents are still in the buffer.
 void* acquire_scratch();
-void release_scratch(void* piece);
+void release_scratch(void* buffer);
 // Called in a forked child, while it has only this thread.
 void release_scratch_in_child();
 

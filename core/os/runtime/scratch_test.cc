@@ -22,29 +22,29 @@ struct Page {
   char bytes[kScratchBytes];
 };
 
-TEST(Scratch, PiecesAreDistinctAndComeBack) {
+TEST(Scratch, BuffersAreDistinctAndComeBack) {
   for (int round = 0; round < 3; round++) {
-    std::set<void*> pieces;
-    for (unsigned i = 0; i < kScratchPieces; i++) pieces.insert(acquire_scratch());
-    EXPECT_EQ(pieces.size(), kScratchPieces);
-    EXPECT_EQ(pieces.count(nullptr), 0u);
-    for (void* piece : pieces) release_scratch(piece);
+    std::set<void*> buffers;
+    for (unsigned i = 0; i < kScratchBuffers; i++) buffers.insert(acquire_scratch());
+    EXPECT_EQ(buffers.size(), kScratchBuffers);
+    EXPECT_EQ(buffers.count(nullptr), 0u);
+    for (void* buffer : buffers) release_scratch(buffer);
   }
 }
 
 TEST(Scratch, APageIsMappedWhereAllAreTakenAndNothingWhereThatIsRefused) {
-  std::vector<void*> pieces;
-  for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(acquire_scratch());
+  std::vector<void*> buffers;
+  for (unsigned i = 0; i < kScratchBuffers; i++) buffers.push_back(acquire_scratch());
   {
     Scratch<Page> more;
     ASSERT_TRUE(more);
     memset(more->bytes, 7, sizeof(Page));
-    for (void* piece : pieces) EXPECT_NE(static_cast<void*>(&*more), piece);
+    for (void* buffer : buffers) EXPECT_NE(static_cast<void*>(&*more), buffer);
     FailCalls refuse(SYS_mmap, ENOMEM);
     Scratch<Page> none;
     EXPECT_FALSE(none);
   }
-  for (void* piece : pieces) release_scratch(piece);
+  for (void* buffer : buffers) release_scratch(buffer);
   FailCalls refuse(SYS_mmap, ENOMEM);
   Scratch<Page> again;
   EXPECT_TRUE(again);
@@ -65,9 +65,9 @@ TEST(Scratch, ObjectsAreMadeAndDestroyed) {
   EXPECT_EQ(alive, 0);
 }
 
-// More threads than pieces, interrupted by a signal handler: each finds its own writes.
+// More threads than buffers, interrupted by a signal handler: each finds its own writes.
 std::atomic<unsigned> mixed_up{0};
-void use_a_piece(unsigned char mark) {
+void use_a_buffer(unsigned char mark) {
   Scratch<Page> page;
   if (!page) return;
   memset(page->bytes, mark, sizeof(Page));
@@ -76,9 +76,9 @@ void use_a_piece(unsigned char mark) {
     if (static_cast<unsigned char>(page->bytes[i]) != mark) mixed_up++;
   }
 }
-void on_signal(int) { use_a_piece(0xEE); }
+void on_signal(int) { use_a_buffer(0xEE); }
 
-TEST(Scratch, NoTwoHoldersShareAPiece) {
+TEST(Scratch, NoTwoHoldersShareABuffer) {
   struct sigaction action {
   }, before;
   action.sa_handler = on_signal;
@@ -87,7 +87,7 @@ TEST(Scratch, NoTwoHoldersShareAPiece) {
   std::atomic<unsigned> running{24};
   for (unsigned t = 0; t < 24; t++) {
     threads.emplace_back([t, &running] {
-      for (int i = 0; i < 2000; i++) use_a_piece(static_cast<unsigned char>(t + 1));
+      for (int i = 0; i < 2000; i++) use_a_buffer(static_cast<unsigned char>(t + 1));
       running--;
     });
   }
@@ -100,14 +100,14 @@ TEST(Scratch, NoTwoHoldersShareAPiece) {
   EXPECT_EQ(mixed_up, 0u);
 }
 
-TEST(Scratch, ForkedChildRecoversPiecesOfOtherThreads) {
+TEST(Scratch, ForkedChildRecoversBuffersOfOtherThreads) {
   std::atomic<bool> holds{false}, enough{false};
   std::thread other([&] {
-    std::vector<void*> pieces;
-    for (unsigned i = 0; i < kScratchPieces; i++) pieces.push_back(acquire_scratch());
+    std::vector<void*> buffers;
+    for (unsigned i = 0; i < kScratchBuffers; i++) buffers.push_back(acquire_scratch());
     holds = true;
     while (!enough) std::this_thread::yield();
-    for (void* piece : pieces) release_scratch(piece);
+    for (void* buffer : buffers) release_scratch(buffer);
   });
   while (!holds) std::this_thread::yield();
   pid_t child = fork();
@@ -124,7 +124,7 @@ TEST(Scratch, ForkedChildRecoversPiecesOfOtherThreads) {
   other.join();
 }
 
-TEST(Scratch, ForkedChildKeepsPiecesOfItsThread) {
+TEST(Scratch, ForkedChildKeepsBuffersOfItsThread) {
   void* held = acquire_scratch();
   pid_t child = fork();
   if (child == 0) {
