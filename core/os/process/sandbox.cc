@@ -28,13 +28,13 @@ struct FilterState {
 };
 
 constinit std::atomic<bool> never{false}, in_container{false};
-constinit std::atomic<FilterState> at_start{FilterState{}};
+constinit std::atomic<FilterState> initial_filters{FilterState{}};
 
 uint64_t one(bool for_all_threads) {
   return for_all_threads ? kOneProcessFilter : kOneThreadFilter;
 }
 
-// Finds the number behind "\nKEY:\t" in a text that is read in pieces.
+// Finds the number behind "\nKEY:\t" in a text that is fed byte by byte.
 class Field {
  public:
   explicit Field(const char* pattern) : pattern_(pattern) {}
@@ -120,11 +120,11 @@ bool is_container_filter(const FilterState& seen) {
 
 // Another thread may run this at the same time and count a filter twice. That is harmless: filters
 // found here are never removed from the count.
-void detect_at_start() {
+void detect_initial_filters() {
   FilterState found = read_filter_state();
   if (found.filter == Filter::kSandbox && is_in_a_container())
     in_container.store(true, std::memory_order_relaxed);
-  at_start.store(found, std::memory_order_relaxed);
+  initial_filters.store(found, std::memory_order_relaxed);
   bool is_sandbox = found.filter == Filter::kSandbox && !is_container_filter(found);
   if (is_sandbox) state.fetch_add(kOneProcessFilter, std::memory_order_relaxed);
   state.fetch_and(~kNotDetectedYet, std::memory_order_release);
@@ -135,7 +135,7 @@ void detect_at_start() {
 bool sandbox::calls_are_limited_slow(uint64_t now) {
   if (never.load(std::memory_order_relaxed)) return false;
   if (now == kNotDetectedYet) {
-    detect_at_start();
+    detect_initial_filters();
     now = state.load(std::memory_order_relaxed);
   }
   return (now & kProcessFilters) != 0 || ((now & kThreadFilters) != 0 && !is_helper);
@@ -155,7 +155,7 @@ bool is_in_a_sandbox() {
   if (never.load(std::memory_order_relaxed)) return false;
   if (calls_are_limited()) return true;
   FilterState now = read_filter_state();
-  return now != at_start.load(std::memory_order_relaxed) ||
+  return now != initial_filters.load(std::memory_order_relaxed) ||
          (now.filter == Filter::kSandbox && !is_container_filter(now));
 }
 
