@@ -29,10 +29,10 @@ bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsi
   }
   const ThreadHeap* named = nullptr;
   // In this order: the second copy begins after the first has ended.
-  const os::MemoryPiece pieces[] = {
+  const os::MemoryRead reads[] = {
       {reinterpret_cast<uintptr_t>(&cache->heads[first]), lists, count * sizeof(*lists)},
       {reinterpret_cast<uintptr_t>(&cache->heap), &named, sizeof(named)}};
-  bool there = os::read_memory(pieces, 2);
+  bool there = os::read_memory(reads, 2);
   // Pairs with refill_from_local_frees and adopt_heap.
   std::atomic_thread_fence(std::memory_order_acquire);
   return there && named == heap;

@@ -12,15 +12,15 @@ namespace seemalloc::os {
 
 namespace {
 
-// A separate function for each number of pieces: one piece needs little stack.
+// A separate function for each number of reads: one read needs little stack.
 template <unsigned kMax>
-SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned count) {
+SEEMALLOC_ALWAYS_INLINE bool read_all(const MemoryRead* reads, unsigned count) {
   iovec local[kMax], remote[kMax];
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) {
-    local[i] = {pieces[i].to, pieces[i].bytes};
-    remote[i] = {reinterpret_cast<void*>(pieces[i].from), pieces[i].bytes};
-    bytes += pieces[i].bytes;
+    local[i] = {reads[i].to, reads[i].bytes};
+    remote[i] = {reinterpret_cast<void*>(reads[i].from), reads[i].bytes};
+    bytes += reads[i].bytes;
   }
   // By thread id: if the main thread has ended, the process id no longer refers to this memory.
   long result =
@@ -33,9 +33,9 @@ SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned cou
   if (fd < 0) return false;
   bool all = true;
   for (unsigned i = 0; i < count && all; i++) {
-    long size = static_cast<long>(pieces[i].bytes);
-    all = sys(SYS_pread64, fd, as_long(pieces[i].to), size, static_cast<long>(pieces[i].from)) ==
-          size;
+    long size = static_cast<long>(reads[i].bytes);
+    all =
+        sys(SYS_pread64, fd, as_long(reads[i].to), size, static_cast<long>(reads[i].from)) == size;
   }
   close_file(fd);
   return all;
@@ -44,12 +44,12 @@ SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned cou
 }  // namespace
 
 bool read_memory(const void* from, void* to, size_t bytes) {
-  MemoryPiece piece{reinterpret_cast<uintptr_t>(from), to, bytes};
-  return read_pieces<1>(&piece, 1);
+  MemoryRead read{reinterpret_cast<uintptr_t>(from), to, bytes};
+  return read_all<1>(&read, 1);
 }
 
-bool read_memory(const MemoryPiece* pieces, unsigned count) {
-  return read_pieces<kMaxMemoryPieces>(pieces, count);
+bool read_memory(const MemoryRead* reads, unsigned count) {
+  return read_all<kMaxMemoryReads>(reads, count);
 }
 
 }  // namespace seemalloc::os

@@ -10,13 +10,13 @@ namespace seemalloc::os {
 // Copies `bytes` from our own address space without faulting on unmapped pages. Returns false when
 // any byte is missing.
 bool read_memory(const void* from, void* to, size_t bytes);
-// The same for several places with one system call, if the kernel allows it.
-struct MemoryPiece {
+// The same for several ranges with one system call, if the kernel allows it.
+struct MemoryRead {
   uintptr_t from;
   void* to;
   size_t bytes;
 };
-inline constexpr unsigned kMaxMemoryPieces = 4;
-bool read_memory(const MemoryPiece* pieces, unsigned count);
+inline constexpr unsigned kMaxMemoryReads = 4;
+bool read_memory(const MemoryRead* reads, unsigned count);
 
 }  // namespace seemalloc::os

@@ -56,7 +56,7 @@ struct TextCopy {
   };
   size_t size;
 
-  os::MemoryPiece piece(uintptr_t from) {
+  os::MemoryRead read(uintptr_t from) {
     size_t in_page = kPageBytes - from % kPageBytes;
     size = in_page > kMaxBytes ? kMaxBytes : in_page < sizeof(head) ? sizeof(head) : in_page;
     return {from, bytes, size};
@@ -83,18 +83,18 @@ struct Code {
   BytesHead lines_head;
 };
 
-bool read_with_heads(os::MemoryPiece whole, const CodeAddresses& at, Code* code) {
-  os::MemoryPiece pieces[] = {code->file.piece(at.file),
-                              code->name.piece(at.name),
-                              {at.lines, &code->lines_head, sizeof(code->lines_head)},
-                              whole};
-  return os::read_memory(pieces, whole.bytes != 0 ? 4 : 3);
+bool read_with_heads(os::MemoryRead whole, const CodeAddresses& at, Code* code) {
+  os::MemoryRead reads[] = {code->file.read(at.file),
+                            code->name.read(at.name),
+                            {at.lines, &code->lines_head, sizeof(code->lines_head)},
+                            whole};
+  return os::read_memory(reads, whole.bytes != 0 ? 4 : 3);
 }
 
 bool read_code(const Python& python, uintptr_t address, Code* code) {
   const PythonLayout& layout = *python.layout;
   char copy[kMaxCodeBytes];
-  os::MemoryPiece whole{address, copy, layout.code_first_traceable + sizeof(int32_t)};
+  os::MemoryRead whole{address, copy, layout.code_first_traceable + sizeof(int32_t)};
   CodeAddresses guess = python.names->find_addresses(address);
   bool guessed = guess.file != 0 && read_with_heads(whole, guess, code);
   if (!guessed && !os::read_memory(&whole, 1)) return false;

@@ -1,7 +1,7 @@
 // PythonLineDecoder: finds the line of a code unit of a Python code object in its co_linetable
 // (CPython 3.11 and later, Objects/locations.md).
 //
-// It is fed byte by byte, so that the table can be read in pieces. Threads: none of its own.
+// It is fed byte by byte, so that the table can be read in parts. Threads: none of its own.
 // Terminates for any input.
 #pragma once
 
