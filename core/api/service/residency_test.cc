@@ -176,8 +176,8 @@ TEST_F(Residency, HolesAreFree) {
   EXPECT_LT(r.uncertain, kLeftInLists);
 }
 
-// If only some pieces are examined the rest is estimated, within the stated error.
-TEST_F(Residency, SomePiecesStandForAll) {
+// If only some chunks are examined the rest is estimated, within the stated error.
+TEST_F(Residency, SomeChunksStandForAll) {
   Blocks blocks;
   for (int i = 0; i < 150; i++) {
     blocks.add(2, 700'000, i % 2 == 0 ? 700'000 : 0);
@@ -189,14 +189,14 @@ TEST_F(Residency, SomePiecesStandForAll) {
   heap::Residency all = heap::residency(s);
   EXPECT_EQ(all.variance, 0);
   EXPECT_EQ(all.live, blocks.live());
-  constexpr unsigned kRounds = 50, kPieces = 40;
+  constexpr unsigned kRounds = 50, kChunks = 40;
   double squares = 0;
   for (unsigned i = 0; i < kRounds; i++) {
     os::fault_hook = nullptr;
     uint64_t calls = os::call_count(os::Call::kMincore, os::Reason::kReport).calls;
-    heap::Residency some = heap::residency(s, kPieces);
+    heap::Residency some = heap::residency(s, kChunks);
     EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kReport).calls - calls,
-              2 * kPieces + 2);
+              2 * kChunks + 2);
     double error = std::sqrt(some.variance);
     EXPECT_GT(error, 0);
     EXPECT_LT(error, static_cast<double>(all.live) / 4);

@@ -16,13 +16,13 @@ namespace {
 
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// The resident fraction of the bytes that the heap's counters report, over the queried pieces.
-// Invariant: 0 <= resident <= booked for each piece.
+// The resident fraction of the bytes that the heap's counters report, over the queried chunks.
+// Invariant: 0 <= resident <= booked for each chunk.
 class ResidentRatio {
  public:
   void add(size_t counted, size_t resident) {
     double x = static_cast<double>(counted), y = static_cast<double>(resident);
-    pieces_++;
+    chunks_++;
     booked_ += x;
     resident_ += y;
     xx_ += x * x;
@@ -34,18 +34,18 @@ class ResidentRatio {
   size_t of(size_t counted) const {
     return static_cast<size_t>(rate() * static_cast<double>(counted));
   }
-  // The variance of the estimate for all of this many pieces.
-  double variance(double pieces) const {
-    if (pieces_ < 2 || pieces <= pieces_) return 0;
+  // The variance of the estimate for all of this many chunks.
+  double variance(double chunks) const {
+    if (chunks_ < 2 || chunks <= chunks_) return 0;
     double rate = this->rate(), square = yy_ - 2 * rate * xy_ + rate * rate * xx_;
-    return square > 0 ? pieces * (pieces - pieces_) / pieces_ * square / (pieces_ - 1) : 0;
+    return square > 0 ? chunks * (chunks - chunks_) / chunks_ * square / (chunks_ - 1) : 0;
   }
 
  private:
-  double pieces_ = 0, booked_ = 0, resident_ = 0, xx_ = 0, xy_ = 0, yy_ = 0;
+  double chunks_ = 0, booked_ = 0, resident_ = 0, xx_ = 0, xy_ = 0, yy_ = 0;
 };
 
-// The OS pages of a piece that are resident.
+// The OS pages of a chunk that are resident.
 class ResidentPages {
  public:
   // Returns false if the kernel refuses the query: then all pages count as resident. Pages that
@@ -60,7 +60,7 @@ class ResidentPages {
       page = kernel_answered == os::ResidencyResult::kRefused ? 1 : 0;
     return kernel_answered != os::ResidencyResult::kRefused;
   }
-  // Requires: the range is in the piece.
+  // Requires: the range is in the chunk.
   size_t bytes_of(uintptr_t from, uintptr_t to) const {
     size_t page_bytes = os::page_bytes(), bytes = 0;
     for (uintptr_t at = from; at < to;) {
@@ -118,7 +118,7 @@ struct PartBytes {
   }
 };
 
-// Sums over the queried pieces.
+// Sums over the queried chunks.
 struct Sums {
   ResidentRatio taken;     // live blocks and blocks in lists
   ResidentRatio recorded;  // the part of `taken` that is sampled, in sampled spans
@@ -175,21 +175,21 @@ void add_region(Sums& sums, const RegionMap& region, const ResidentPages& there)
   sums.unused.add(unused.counted, unused.resident);
 }
 
-// Picks one in `every_` pieces, beginning at a random one.
-class PiecePicker {
+// Picks one in `every_` chunks, beginning at a random one.
+class ChunkPicker {
  public:
-  PiecePicker(size_t pieces, size_t most)
-      : every_(pieces <= most ? 1 : (pieces + most - 1) / most),
+  ChunkPicker(size_t chunks, size_t most)
+      : every_(chunks <= most ? 1 : (chunks + most - 1) / most),
         left_(os::monotonic_ns() % every_) {}
-  // Returns whether to query the next piece.
+  // Returns whether to query the next chunk.
   bool pick() {
     bool chosen = left_ == 0;
     left_ = chosen ? every_ - 1 : left_ - 1;
     return chosen;
   }
   size_t every() const { return every_; }
-  // Memory that is in a few pieces only may have been missed altogether: with 95 % confidence it is
-  // in at most three times as many pieces as one queried piece represents (the rule of three).
+  // Memory that is in a few chunks only may have been missed altogether: with 95 % confidence it is
+  // in at most three times as many chunks as one queried chunk represents (the rule of three).
   size_t missed_bytes_bound() const { return every_ == 1 ? 0 : 3 * every_ * kRegionBytes; }
 
  private:
@@ -200,10 +200,10 @@ class PiecePicker {
 class Estimate {
  public:
   Estimate(bool all, double* variance) : all_(all), variance_(variance) {}
-  // `counted`: the bytes that the heap's counters report for all pieces.
-  size_t of(const ResidentRatio& share, size_t counted, size_t pieces) {
+  // `counted`: the bytes that the heap's counters report for all chunks.
+  size_t of(const ResidentRatio& share, size_t counted, size_t chunks) {
     if (all_) return share.resident();
-    *variance_ += share.variance(static_cast<double>(pieces));
+    *variance_ += share.variance(static_cast<double>(chunks));
     return share.of(counted);
   }
 
@@ -213,32 +213,32 @@ class Estimate {
 };
 
 // Queries memory outside of regions, all of one kind; `bytes` is its size by the heap's counters.
-class PieceQuery {
+class ChunkQuery {
  public:
-  PieceQuery(Memory& memory, ResidentRatio& share, size_t bytes, unsigned most_pieces)
+  ChunkQuery(Memory& memory, ResidentRatio& share, size_t bytes, unsigned most_chunks)
       : memory_(memory),
         share_(share),
         bytes_(bytes),
-        pieces_((bytes + kRegionBytes - 1) / kRegionBytes),
-        picker_(pieces_, most_pieces) {}
+        chunks_((bytes + kRegionBytes - 1) / kRegionBytes),
+        picker_(chunks_, most_chunks) {}
   void ask(uintptr_t start, size_t bytes) {
     for (size_t done = 0; done < bytes; done += kRegionBytes) {
       if (!picker_.pick()) continue;
-      size_t piece = smaller(bytes - done, kRegionBytes);
-      if (!memory_.there.ask(start + done, piece)) memory_.sums.refused = true;
-      share_.add(piece, memory_.there.bytes_of(start + done, start + done + piece));
+      size_t chunk = smaller(bytes - done, kRegionBytes);
+      if (!memory_.there.ask(start + done, chunk)) memory_.sums.refused = true;
+      share_.add(chunk, memory_.there.bytes_of(start + done, start + done + chunk));
     }
   }
   size_t estimate(Residency* out) const {
     out->uncertain_bytes += picker_.missed_bytes_bound();
-    return Estimate(picker_.every() == 1, &out->variance).of(share_, bytes_, pieces_);
+    return Estimate(picker_.every() == 1, &out->variance).of(share_, bytes_, chunks_);
   }
 
  private:
   Memory& memory_;
   ResidentRatio& share_;
-  size_t bytes_, pieces_;
-  PiecePicker picker_;
+  size_t bytes_, chunks_;
+  ChunkPicker picker_;
 };
 
 // Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken
@@ -266,7 +266,7 @@ void add_class_blocks(const Statistics& s, const Sums& sums, Residency* out) {
   out->cached += static_cast<size_t>(cached + 0.5);
 }
 
-void add_regions(const Statistics& s, const Sums& sums, const PiecePicker& picker, Residency* out) {
+void add_regions(const Statistics& s, const Sums& sums, const ChunkPicker& picker, Residency* out) {
   pages::PageStatistics counters = pages::page_statistics();
   size_t taken = 0;
   for (unsigned i = 0; i < kClassCount; i++)
@@ -294,9 +294,9 @@ void add_regions(const Statistics& s, const Sums& sums, const PiecePicker& picke
   out->uncertain_bytes += sums.uncertain_bytes * picker.every() + picker.missed_bytes_bound();
 }
 
-void query_regions(const Statistics& s, unsigned most_pieces, Memory& memory, Residency* out) {
-  PiecePicker picker(pages::region_count(), most_pieces);
-  auto pick = [](void* p) { return static_cast<PiecePicker*>(p)->pick(); };
+void query_regions(const Statistics& s, unsigned most_chunks, Memory& memory, Residency* out) {
+  ChunkPicker picker(pages::region_count(), most_chunks);
+  auto pick = [](void* p) { return static_cast<ChunkPicker*>(p)->pick(); };
   HeapMapWalk walk(0, UINTPTR_MAX, true, &memory.region);
   walk.set_filter(pick, &picker);
   while (walk.next()) {
@@ -306,13 +306,13 @@ void query_regions(const Statistics& s, unsigned most_pieces, Memory& memory, Re
   add_regions(s, memory.sums, picker, out);
 }
 
-void query_huge_blocks(unsigned most_pieces, Memory& memory, Residency* out) {
+void query_huge_blocks(unsigned most_chunks, Memory& memory, Residency* out) {
   pages::HugeStatistics counters = pages::huge_statistics();
   size_t reserve_bytes = saturating_subtract(counters.memory_bytes, counters.used_bytes);
   struct Askers {
-    PieceQuery blocks, reserves;
-  } askers{PieceQuery(memory, memory.sums.huge, counters.used_bytes, most_pieces),
-           PieceQuery(memory, memory.sums.reserve, reserve_bytes, most_pieces)};
+    ChunkQuery blocks, reserves;
+  } askers{ChunkQuery(memory, memory.sums.huge, counters.used_bytes, most_chunks),
+           ChunkQuery(memory, memory.sums.reserve, reserve_bytes, most_chunks)};
   pages::for_each_huge_memory(
       [](void* context, const pages::HugeMemory& huge) {
         Askers& all = *static_cast<Askers*>(context);
@@ -324,11 +324,11 @@ void query_huge_blocks(unsigned most_pieces, Memory& memory, Residency* out) {
   out->cached += askers.reserves.estimate(out);
 }
 
-void query_cached_huge(unsigned most_pieces, Memory& memory, Residency* out) {
+void query_cached_huge(unsigned most_chunks, Memory& memory, Residency* out) {
   unsigned count = pages::copy_cached_extents(memory.extents);
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) bytes += memory.extents[i].bytes;
-  PieceQuery asker(memory, memory.sums.kept, bytes, most_pieces);
+  ChunkQuery asker(memory, memory.sums.kept, bytes, most_chunks);
   for (unsigned i = 0; i < count; i++) asker.ask(memory.extents[i].start, memory.extents[i].bytes);
   out->dirty += asker.estimate(out);
 }
@@ -351,14 +351,14 @@ Residency from_counters(const Statistics& s) {
 
 }  // namespace
 
-Residency residency(const Statistics& s, unsigned most_pieces) {
+Residency residency(const Statistics& s, unsigned most_chunks) {
   size_t bytes = round_up(sizeof(Memory), os::page_bytes());
   auto* memory = static_cast<Memory*>(os::map(bytes, os::Reason::kReport));
   if (memory == nullptr) return from_counters(s);
   Residency out{};
-  query_regions(s, most_pieces, *memory, &out);
-  query_huge_blocks(most_pieces, *memory, &out);
-  query_cached_huge(most_pieces, *memory, &out);
+  query_regions(s, most_chunks, *memory, &out);
+  query_huge_blocks(most_chunks, *memory, &out);
+  query_cached_huge(most_chunks, *memory, &out);
   out.kernel_answered = !memory->sums.refused;
   if (!out.kernel_answered) out.uncertain_bytes = all_of(out);
   os::unmap(memory, bytes, os::Reason::kReport);

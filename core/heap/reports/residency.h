@@ -6,11 +6,11 @@
 // the difference between the two extremes is in `uncertain_bytes`. A span does not know which of
 // its blocks are in threads' lists: the resident fraction of a class's live blocks is used for them
 // too.
-// In a large heap only some pieces of 2 MiB are queried, evenly spread; the rest is assumed to be
+// In a large heap only some chunks of 2 MiB are queried, evenly spread; the rest is assumed to be
 // like them (ratio estimators; their variance is reported).
 // Caller: core/api/service/report.cc, for statistics, the heap map and fragmentation profiles.
 // Threads: any. No lock is held during the queries to the kernel.
-// Cost: 2 to 10 µs per queried piece, at most kMaxSampledPieces of spans and as many of huge
+// Cost: 2 to 10 µs per queried chunk, at most kMaxSampledChunks of spans and as many of huge
 // blocks.
 #pragma once
 
@@ -34,14 +34,14 @@ struct Residency {
   // The largest possible error of each: a page of a partly free span that is not resident may hold
   // live or free blocks.
   size_t uncertain_bytes;
-  double variance;  // of each, if only some pieces were queried
+  double variance;  // of each, if only some chunks were queried
   // false: the kernel refused some queries, and the memory in question counts as resident.
   bool kernel_answered;
 };
 
-inline constexpr unsigned kMaxSampledPieces = 4096;
+inline constexpr unsigned kMaxSampledChunks = 4096;
 
 // `statistics`: taken just before.
-Residency residency(const Statistics& statistics, unsigned most_pieces = kMaxSampledPieces);
+Residency residency(const Statistics& statistics, unsigned most_chunks = kMaxSampledChunks);
 
 }  // namespace seemalloc::heap
