@@ -1,4 +1,4 @@
-// Growth by caller: every piece of memory taken from the OS is recorded once, with the stack of its
+// Growth by caller: every request for memory to the OS is recorded once, with the stack of its
 // request.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -218,7 +218,7 @@ TEST(Growth, MarksIncompleteStacks) {
   heap::purge_all();
   EXPECT_EQ(profile::growth_totals().truncated_times, before + 1);
   std::string said = "; " + std::to_string(before + 1) +
-                     " pieces with a truncated stack, 0 pieces with a broken unwind; without";
+                     " requests with a truncated stack, 0 requests with a broken unwind; without";
   std::vector<std::string> comments = profile::decode(take_growth_profile()).comments;
   ASSERT_EQ(comments.size(), 2u);
   EXPECT_NE(comments[1].find(said), std::string::npos) << comments[1];

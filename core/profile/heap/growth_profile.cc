@@ -50,14 +50,14 @@ void write_growth_comments(const CommentWriter& notes) {
   GrowthTotals totals = growth_totals();
   FixedText<400> text;
   text << "heap growth: " << totals.bytes << " bytes obtained from the OS in " << totals.count
-       << " pieces (exact); memory returned since then is not subtracted";
+       << " requests (exact); memory returned since then is not subtracted";
   notes.add(text);
   text.clear();
   text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times
-       << " pieces with a truncated stack, " << totals.broken_times
-       << " pieces with a broken unwind; without a stack " << totals.bytes_without_stack
+       << " requests with a truncated stack, " << totals.broken_times
+       << " requests with a broken unwind; without a stack " << totals.bytes_without_stack
        << " bytes in " << totals.count_without_stack
-       << " pieces (the first of the process; those at more than " << uint64_t{kMaxGrowthStacks}
+       << " requests (the first of the process; those at more than " << uint64_t{kMaxGrowthStacks}
        << " stacks; " << totals.unrecorded_count << " for lack of memory)";
   notes.add(text);
 }
