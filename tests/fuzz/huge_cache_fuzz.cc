@@ -30,7 +30,7 @@ class Model {
         if (taken) remove(out);
         break;
       }
-      case 4: take_pieces(input); break;
+      case 4: take_extents(input); break;
       case 5: {
         uint64_t cutoff = input.ConsumeIntegralInRange<uint64_t>(0, now_ + 1);
         bool taken = cache_.take_old(cutoff, &out);
@@ -87,18 +87,18 @@ class Model {
     remove(out);
   }
 
-  void take_pieces(FuzzedDataProvider& input) {
+  void take_extents(FuzzedDataProvider& input) {
     size_t bytes = input.ConsumeIntegralInRange<size_t>(1, 256) * kUnit,
            least = input.ConsumeIntegralInRange<size_t>(1, 16) * kUnit;
-    Extent pieces[4];
+    Extent extents[4];
     unsigned most = input.ConsumeIntegralInRange<unsigned>(1, 4),
-             count = cache_.take_pieces(bytes, least, pieces, most);
+             count = cache_.take_extents(bytes, least, extents, most);
     CHECK(count <= most);
     size_t sum = 0;
     for (unsigned i = 0; i < count; i++) {
-      CHECK(!pieces[i].sparse || count == 1);
-      sum += pieces[i].bytes;
-      remove(pieces[i]);
+      CHECK(!extents[i].sparse || count == 1);
+      sum += extents[i].bytes;
+      remove(extents[i]);
     }
     CHECK(sum <= bytes);
   }

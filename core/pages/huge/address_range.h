@@ -1,4 +1,4 @@
-// Range: the addresses [start, end()) of a piece of huge memory.
+// Range: the addresses [start, end()) of huge memory.
 #pragma once
 
 #include <cstddef>

@@ -29,9 +29,9 @@ namespace {
 // The rest of a run behind a block is kept for other requests if it has at least this many bytes; a
 // smaller rest stays with the block.
 constexpr size_t kMinSplitRestBytes = 256 * KiB;
-// Smaller pieces are not moved: each call costs as much as about 10 page faults.
-constexpr size_t kMinPieceBytes = 64 * KiB;
-constexpr unsigned kMaxPieces = 32;
+// Smaller extents are not moved: each call costs as much as about 10 page faults.
+constexpr size_t kMinMovedBytes = 64 * KiB;
+constexpr unsigned kMaxMovedExtents = 32;
 // A block with more than one part per this many bytes is cheaper to copy than to move.
 constexpr size_t kBytesPerMove = 128 * KiB;
 // Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector
@@ -130,8 +130,8 @@ void put_in_cache(const Extent& extent) {
 struct MoveTarget {
   Range range{0, 0};
   Range hole{0, 0};
-  uintptr_t filled = range.end();  // the range has moved pieces from this address on
-  size_t reused = 0;               // bytes of these pieces: memory that we already had
+  uintptr_t filled = range.end();  // the range has moved extents from this address on
+  size_t reused = 0;               // bytes of these extents: memory that we already had
 };
 
 void discard_target(const MoveTarget& target) {
@@ -165,23 +165,23 @@ bool move_part(const Range& part, uintptr_t at, size_t room, MoveTarget* target)
   return false;
 }
 
-// Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last
-// granule of a piece that would reach the end of the target, because every move needs room behind
-// it.
-bool move_piece(Range piece, uintptr_t at, MoveTarget* target) {
-  DCHECK(at + piece.bytes <= target->range.end());
-  if (at + piece.bytes == target->range.end()) {
-    piece.bytes -= huge_granule();
-    discard_huge(Range{piece.end(), huge_granule()});
+// Moves an extent to `at`. If a move is refused, unmaps the rest of the extent. Also unmaps the
+// last granule of an extent that would reach the end of the target, because every move needs room
+// behind it.
+bool move_extent(Range extent, uintptr_t at, MoveTarget* target) {
+  DCHECK(at + extent.bytes <= target->range.end());
+  if (at + extent.bytes == target->range.end()) {
+    extent.bytes -= huge_granule();
+    discard_huge(Range{extent.end(), huge_granule()});
   }
-  while (piece.bytes != 0) {
-    Range part = first_single_mapping(piece);
+  while (extent.bytes != 0) {
+    Range part = first_single_mapping(extent);
     if (!move_part(part, at, huge_granule(), target)) {
-      discard_huge(piece);
+      discard_huge(extent);
       return false;
     }
     at += part.bytes;
-    piece = Range{part.end(), piece.bytes - part.bytes};
+    extent = Range{part.end(), extent.bytes - part.bytes};
   }
   return true;
 }
@@ -196,32 +196,32 @@ bool may_move() {
   return true;
 }
 
-// Moves cached pieces into the target from `at` on, until the target is full or no suitable piece
+// Moves cached extents into the target from `at` on, until the target is full or no suitable extent
 // is left. Returns false when a move was refused: the caller must abandon the target.
 bool fill_from_cache(uintptr_t at, MoveTarget* target) {
-  struct Pieces {
-    Extent at[kMaxPieces];
+  struct Extents {
+    Extent at[kMaxMovedExtents];
   };
-  os::Scratch<Pieces> memory;
+  os::Scratch<Extents> memory;
   if (!memory) return true;
-  Extent* pieces = memory->at;
+  Extent* extents = memory->at;
   unsigned count = 0;
   if (may_move() && boundaries_are_known()) {
     AccountingGuard guard;
-    count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
+    count = cache.take_extents(target->range.end() - at, kMinMovedBytes, extents, kMaxMovedExtents);
   }
-  DCHECK(at >= target->range.start && count <= kMaxPieces);
+  DCHECK(at >= target->range.start && count <= kMaxMovedExtents);
   if (count != 0) target->filled = at;
   bool sound = true;
   for (unsigned i = 0; i < count; i++) {
-    const Extent& piece = pieces[i];
+    const Extent& extent = extents[i];
     if (!sound) {
-      put_in_cache(piece);
+      put_in_cache(extent);
       continue;
     }
-    sound = move_piece(Range{piece.start, piece.bytes}, at, target);
-    at += piece.bytes;
-    target->reused += piece.bytes;
+    sound = move_extent(Range{extent.start, extent.bytes}, at, target);
+    at += extent.bytes;
+    target->reused += extent.bytes;
   }
   return sound;
 }
@@ -242,8 +242,8 @@ struct HugeAllocation {
   size_t fresh_bytes;  // the part that is new to the heap
 };
 
-// Moves cached pieces that are not adjacent together, with fresh memory behind them.
-bool gather_cached_pieces(size_t bytes, size_t alignment, HugeAllocation* out) {
+// Moves cached extents that are not adjacent together, with fresh memory behind them.
+bool gather_cached_extents(size_t bytes, size_t alignment, HugeAllocation* out) {
   // Memory counts twice while it is being moved. Near a limit it is unmapped instead.
   if (options::get(options::Id::heap_limit) != 0) return false;
   {
@@ -288,7 +288,7 @@ bool take_memory(size_t bytes, size_t alignment, ScopedCharge* hold, HugeAllocat
   if (!hold->charge(bytes)) return false;
   *out = HugeAllocation{};
   bool kept = take_retained_huge(bytes, alignment, &out->range);
-  if (!kept && gather_cached_pieces(bytes, alignment, out)) return true;
+  if (!kept && gather_cached_extents(bytes, alignment, out)) return true;
   out->clean = true;
   out->fresh_bytes = bytes;
   if (!kept && !map_huge(bytes, alignment, &out->range)) return false;

@@ -3,7 +3,7 @@
 //
 // Freed memory is cached for one purge delay. A page fault costs as much as moving 70 pages
 // (docs/decisions/0010), so resident memory is reused wherever it is: the first part of a cached
-// run, or else cached pieces that are moved together at the new block's address. Threads: any; one
+// run, or else cached extents that are moved together at the new block's address. Threads: any; one
 // lock, not held across system calls. Address space: huge_space.h.
 // Invariants:
 //  1. a block's memory is its bytes and a reserve behind them that it can grow into

@@ -107,7 +107,7 @@ bool HugeCache::take_at(uintptr_t start, size_t bytes, Extent* out) {
 }
 
 // The smallest extent that has `bytes`, else the largest; kMaxExtents when none has `least` bytes.
-unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) const {
+unsigned HugeCache::tightest_extent(size_t bytes, size_t least, bool sparse) const {
   unsigned best = kMaxExtents;
   for (unsigned i = 0; i < count_; i++) {
     const Extent& e = extents_[i];
@@ -122,15 +122,15 @@ unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) cons
   return best;
 }
 
-unsigned HugeCache::take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most) {
+unsigned HugeCache::take_extents(size_t bytes, size_t least, Extent* extents, unsigned most) {
   unsigned count = 0;
   while (count < most && bytes >= least) {
-    unsigned best = tightest_piece(bytes, least, false);
+    unsigned best = tightest_extent(bytes, least, false);
     bool sparse = best == kMaxExtents && count == 0;
-    if (sparse) best = tightest_piece(bytes, least, true);
+    if (sparse) best = tightest_extent(bytes, least, true);
     if (best == kMaxExtents) break;
     size_t part = extents_[best].bytes < bytes ? extents_[best].bytes : bytes;
-    take_from(best, part, &pieces[count++]);
+    take_from(best, part, &extents[count++]);
     if (sparse) break;
     bytes -= part;
   }

@@ -36,7 +36,7 @@ class HugeCache {
   bool take_at(uintptr_t start, size_t bytes, Extent* out);
   // Takes as few extents as possible, of at least `least` bytes each and up to `bytes` in all; if
   // there is none, one sparse extent. Returns their number.
-  unsigned take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most);
+  unsigned take_extents(size_t bytes, size_t least, Extent* extents, unsigned most);
   // Takes an extent that was freed before `cutoff_ns`.
   bool take_old(uint64_t cutoff_ns, Extent* out);
   // Takes the extent that was freed first.
@@ -61,7 +61,7 @@ class HugeCache {
     return before.start + before.bytes == behind.start && !before.sparse && !behind.sparse;
   }
   bool take_oldest_where(bool sparse_only, Extent* out);
-  unsigned tightest_piece(size_t bytes, size_t least, bool sparse) const;
+  unsigned tightest_extent(size_t bytes, size_t least, bool sparse) const;
   unsigned end_of_run(unsigned first, size_t* bytes) const;
   void take_from(unsigned first, size_t bytes, Extent* out);
   void remove(unsigned first, unsigned count);

@@ -6,8 +6,8 @@
 #include "core/base/units.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/runtime/lock.h"
+#include "core/pages/huge/mapped_range_edges.h"
 #include "core/pages/huge/mapping_boundaries.h"
-#include "core/pages/huge/piece_edges.h"
 #include "core/pages/huge/retained_space.h"
 #include "core/pages/span/page_map.h"
 
@@ -15,14 +15,14 @@ namespace seemalloc::pages {
 
 namespace {
 
-// While there are fewer pieces than this, retained address ranges are unmapped again.
-constexpr size_t kUnmapRetainedBelowPieces = kMaxMappedPieces / 4 * 3;
-// When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of
-// the kernel's default limit. The rest is left for the program's own mappings.
-constexpr size_t kMaxPiecesUnderPressure = kMaxMappedPieces / 2 * 7;
+// While there are fewer mapped ranges than this, retained address ranges are unmapped again.
+constexpr size_t kUnmapRetainedBelowRanges = kMaxMappedRanges / 4 * 3;
+// When the OS refuses memory, retained ranges are unmapped up to this many mapped ranges: seven
+// eighths of the kernel's default limit. The rest is left for the program's own mappings.
+constexpr size_t kMaxRangesUnderPressure = kMaxMappedRanges / 2 * 7;
 
 constinit Lock lock;
-constinit PieceEdges edges;
+constinit MappedRangeEdges edges;
 constinit MappingBoundaries boundaries;
 constinit RetainedSpace kept;
 std::atomic<size_t> retained_bytes{0};  // for callers that need no lock while it is zero
@@ -83,10 +83,10 @@ bool unmap_all(Range range, os::Reason reason) {
   return all;
 }
 
-// True when unmapping the range would add a piece, and there are many.
+// True when unmapping the range would split a mapped range, and there are many.
 bool should_retain(const Range& range) {
   LockGuard guard(lock);
-  return edges.pieces() >= kMaxMappedPieces && edges.unmap_adds_piece(range.start, range.end());
+  return edges.count() >= kMaxMappedRanges && edges.unmap_splits_range(range.start, range.end());
 }
 
 bool purge_and_retain(const Range& range, os::Reason reason) {
@@ -101,21 +101,21 @@ bool take_adjacent_retained(uintptr_t edge, Range* out) {
   return taken;
 }
 
-bool take_largest_retained(size_t most_pieces, Range* out) {
+bool take_largest_retained(size_t most_ranges, Range* out) {
   LockGuard guard(lock);
-  bool taken = edges.pieces() < most_pieces && kept.take_largest(out);
+  bool taken = edges.count() < most_ranges && kept.take_largest(out);
   update_retained_bytes_locked();
   return taken;
 }
 
-// After a range is unmapped: the retained ranges beside it no longer save a piece. A further one is
-// unmapped if pieces are few.
+// After a range is unmapped: the retained ranges beside it no longer join two mapped ranges. A
+// further one is unmapped if mapped ranges are few.
 void unmap_adjacent_retained(const Range& range, os::Reason reason) {
   Range beside;
   for (uintptr_t edge : {range.start, range.end()}) {
     if (has_retained() && take_adjacent_retained(edge, &beside)) unmap_all(beside, reason);
   }
-  if (has_retained() && take_largest_retained(kUnmapRetainedBelowPieces, &beside))
+  if (has_retained() && take_largest_retained(kUnmapRetainedBelowRanges, &beside))
     unmap_all(beside, reason);
 }
 
@@ -207,13 +207,13 @@ void discard_huge(Range range, os::Reason reason) {
 
 HugeSpace huge_space() {
   LockGuard guard(lock);
-  return HugeSpace{edges.pieces(), kept.bytes(), kept.ranges()};
+  return HugeSpace{edges.count(), kept.bytes(), kept.ranges()};
 }
 
 size_t unmap_retained_huge() {
   size_t bytes = 0;
   Range range;
-  while (has_retained() && take_largest_retained(kMaxPiecesUnderPressure, &range)) {
+  while (has_retained() && take_largest_retained(kMaxRangesUnderPressure, &range)) {
     if (!unmap_all(range, os::Reason::kPressure)) break;
     bytes += range.bytes;
   }

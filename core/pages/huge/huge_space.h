@@ -1,10 +1,10 @@
-// The address space of huge memory: the mapped pieces, their mapping boundaries
+// The address space of huge memory: the mapped ranges, their mapping boundaries
 // (mapping_boundaries.h), and retained address ranges without memory.
 //
 // Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, and the
-// kernel limits the mappings of a process. So from kMaxMappedPieces pieces on, holes stay mapped
+// kernel limits the mappings of a process. So from kMaxMappedRanges ranges on, holes stay mapped
 // (retained_space.h): their memory is purged, and later requests reuse them. Retained ranges are
-// unmapped when a neighbour is unmapped, when pieces have become few, and partly when the OS
+// unmapped when a neighbour is unmapped, when mapped ranges have become few, and partly when the OS
 // refuses memory: they count against limits of the address space.
 // Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's,
 // then this one. Invariant: before addresses are unmapped, their entries in the page map are
@@ -21,7 +21,7 @@ namespace seemalloc::pages {
 
 // A quarter of the kernel's default limit of mappings. The program's own mappings need room, and
 // blocks that were moved together have up to as many boundaries.
-inline constexpr size_t kMaxMappedPieces = 16384;
+inline constexpr size_t kMaxMappedRanges = 16384;
 
 // All ranges start at a multiple of this and have a multiple of this many bytes.
 size_t huge_granule();
@@ -60,7 +60,7 @@ unsigned boundaries_inside(const Range& range);
 bool boundaries_are_known();
 
 struct HugeSpace {
-  size_t pieces;          // of mapped memory, with blocks and retained ranges
+  size_t mapped_ranges;   // with blocks or retained
   size_t retained_bytes;  // address space without memory
   size_t retained_ranges;
 };

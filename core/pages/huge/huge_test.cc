@@ -114,12 +114,12 @@ TEST(HugeCache, SparseExtentsAreNoPartOfRuns) {
   EXPECT_FALSE(cache.take_fit(150, 1, 10, &out));
   ASSERT_TRUE(cache.take_fit(60, 1, 10, &out));
   EXPECT_EQ(out.bytes, 100u) << "whole, up to twice what is asked for";
-  Extent pieces[4];
+  Extent extents[4];
   ASSERT_TRUE(cache.put(extent(2000, 20)));
-  EXPECT_EQ(cache.take_pieces(1000, 10, pieces, 4), 1u) << "dense ones come first";
-  EXPECT_EQ(pieces[0].start, 2000u);
-  EXPECT_EQ(cache.take_pieces(1000, 10, pieces, 4), 1u);
-  EXPECT_TRUE(pieces[0].sparse);
+  EXPECT_EQ(cache.take_extents(1000, 10, extents, 4), 1u) << "dense ones come first";
+  EXPECT_EQ(extents[0].start, 2000u);
+  EXPECT_EQ(cache.take_extents(1000, 10, extents, 4), 1u);
+  EXPECT_TRUE(extents[0].sparse);
 }
 
 TEST(HugeCache, RangesFreedTogetherMergeAndAreAged) {
@@ -161,7 +161,7 @@ TEST(HugeCache, AgreesWithAModel) {
   };
   for (int step = 0; step < 20000; step++) {
     size_t bytes = 1 + random() % 60;
-    Extent out, pieces[8];
+    Extent out, extents[8];
     switch (random() % 5) {
       case 0:
       case 1: {
@@ -179,8 +179,8 @@ TEST(HugeCache, AgreesWithAModel) {
         }
         break;
       case 3: {
-        unsigned count = cache.take_pieces(bytes, 3, pieces, 8);
-        for (unsigned i = 0; i < count; i++) taken(pieces[i]);
+        unsigned count = cache.take_extents(bytes, 3, extents, 8);
+        for (unsigned i = 0; i < count; i++) taken(extents[i]);
         break;
       }
       default: {
@@ -569,11 +569,11 @@ std::vector<Span*> blocks_with_holes(size_t holes) {
 }
 
 TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
-  constexpr size_t kHoles = kMaxMappedPieces + 4000;
+  constexpr size_t kHoles = kMaxMappedRanges + 4000;
   std::vector<Span*> blocks = blocks_with_holes(kHoles);
-  EXPECT_LE(huge_space().pieces, kMaxMappedPieces + 10);
+  EXPECT_LE(huge_space().mapped_ranges, kMaxMappedRanges + 10);
   EXPECT_GE(huge_space().retained_ranges, 3900u);
-  EXPECT_LT(mappings(), kMaxMappedPieces + 1000);
+  EXPECT_LT(mappings(), kMaxMappedRanges + 1000);
   // Retained ranges are reused by new blocks and by growing ones.
   uint64_t mapped = calls(os::Call::kMap), kept = huge_space().retained_ranges;
   std::vector<Span*> more;
@@ -589,17 +589,17 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
   // The kernel has mapped a few of our own records into unmapped holes.
   EXPECT_GE(grown, static_cast<int>(kHoles) - 1100) << "all but those in front of a new block";
   // Some retained ranges are unmapped when the OS refuses memory, and all of them with the blocks.
-  size_t pieces = huge_space().pieces;
+  size_t ranges = huge_space().mapped_ranges;
   if (huge_space().retained_ranges != 0) {
     EXPECT_GT(unmap_retained_huge(), 0u);
-    EXPECT_GT(huge_space().pieces, pieces);
+    EXPECT_GT(huge_space().mapped_ranges, ranges);
   }
-  EXPECT_LE(huge_space().pieces, kMaxMappedPieces / 2 * 7);
+  EXPECT_LE(huge_space().mapped_ranges, kMaxMappedRanges / 2 * 7);
   for (Span* span : more) release_huge(span);
   for (Span* span : blocks) release_huge(span);
   purge_huge(UINT64_MAX);
   EXPECT_EQ(huge_space().retained_bytes, 0u);
-  EXPECT_EQ(huge_space().pieces, 0u);
+  EXPECT_EQ(huge_space().mapped_ranges, 0u);
   EXPECT_LT(mappings(), 1000u);
 }
 
@@ -609,7 +609,7 @@ TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  std::vector<Span*> around = blocks_with_holes(kMaxMappedPieces + 500);
+  std::vector<Span*> around = blocks_with_holes(kMaxMappedRanges + 500);
   std::map<Span*, char> live;
   for (int step = 0; step < 3000; step++) {
     size_t bytes = MiB + random() % (2 * MiB);
@@ -651,7 +651,7 @@ TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   for (Span* span : around) release_huge(span);
   purge_huge(UINT64_MAX);
   EXPECT_EQ(huge_space().retained_bytes, 0u);
-  EXPECT_EQ(huge_space().pieces, 0u);
+  EXPECT_EQ(huge_space().mapped_ranges, 0u);
 }
 
 // ---- cost ----

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
-#include "core/pages/huge/piece_edges.h"
+#include "core/pages/huge/mapped_range_edges.h"
 
 namespace seemalloc::pages {
 namespace {
@@ -42,14 +42,14 @@ constexpr uintptr_t kBase = uintptr_t{1} << 40;
 uintptr_t at(size_t page) { return kBase + page * kPageBytes; }
 
 // Number of runs of true.
-size_t pieces_of(const std::vector<bool>& mapped) {
-  size_t pieces = 0;
-  for (size_t i = 0; i < mapped.size(); i++) pieces += mapped[i] && (i == 0 || !mapped[i - 1]);
-  return pieces;
+size_t mapped_ranges_of(const std::vector<bool>& mapped) {
+  size_t ranges = 0;
+  for (size_t i = 0; i < mapped.size(); i++) ranges += mapped[i] && (i == 0 || !mapped[i - 1]);
+  return ranges;
 }
 
-TEST(PieceEdges, CountPiecesAsAModelDoes) {
-  static PieceEdges edges;
+TEST(MappedRangeEdges, CountRangesAsAModelDoes) {
+  static MappedRangeEdges edges;
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -59,13 +59,13 @@ TEST(PieceEdges, CountPiecesAsAModelDoes) {
     bool all = true, none = true;
     for (size_t i = first; i < end; i++) (mapped[i] ? none : all) = false;
     if (!all && !none) continue;
-    size_t before = pieces_of(mapped);
-    bool splits = edges.unmap_adds_piece(at(first), at(end));
+    size_t before = mapped_ranges_of(mapped);
+    bool splits = edges.unmap_splits_range(at(first), at(end));
     edges.toggle(at(first), at(end));
     for (size_t i = first; i < end; i++) mapped[i] = none;
-    ASSERT_EQ(edges.pieces(), pieces_of(mapped));
+    ASSERT_EQ(edges.count(), mapped_ranges_of(mapped));
     if (all) {
-      ASSERT_EQ(splits, pieces_of(mapped) == before + 1);
+      ASSERT_EQ(splits, mapped_ranges_of(mapped) == before + 1);
     }
   }
 }
@@ -95,7 +95,7 @@ class Model {
     for (bool kept : kept_) longest = std::max(longest, length = kept ? length + 1 : 0);
     return longest;
   }
-  size_t ranges() const { return pieces_of(kept_); }
+  size_t ranges() const { return mapped_ranges_of(kept_); }
 
  private:
   std::vector<bool> kept_ = std::vector<bool>(kPages);
