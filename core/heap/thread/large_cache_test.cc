@@ -15,6 +15,7 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/options.h"
 #include "core/base/seed_for_test.h"
+#include "core/base/units.h"
 #include "core/heap/maintenance/housekeeping.h"
 #include "core/heap/maintenance/purge_all.h"
 #include "core/heap/reports/statistics.h"
@@ -195,7 +196,7 @@ TEST(LargeCache, TimeEmptiesThem) {
   size_t full = used_bytes();
   bool emptied = false;
   for (int i = 0; i < 400 && !emptied; i++) {  // some half delays; far more time than needed
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    os::advance_test_clock(50 * kMillisecondNs);
     tick();
     emptied = used_bytes() + 500 * KiB <= full;
   }

@@ -21,7 +21,6 @@
 #include "core/os/kernel/calls.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/huge/huge_space.h"
 #include "core/pages/huge/mapping_boundaries.h"
@@ -277,7 +276,7 @@ TEST_F(HugeMemory, RangesLeftByAGrowingVectorAreNotKept) {
 TEST_F(HugeMemory, FailedAllocationsAreNoMisses) {
   options::OptionForTest delay(options::Id::purge_delay, "50");
   // Forget the misses of other tests.
-  os::pause((UnmapMisses::kDelaysToKeep + 2) * 50 * kMillisecondNs);
+  os::advance_test_clock((UnmapMisses::kDelaysToKeep + 2) * 50 * kMillisecondNs);
   std::vector<Span*> spans;
   for (unsigned i = 0; i < 5; i++) spans.push_back(allocate_huge(48 * MiB, kPageBytes));
   auto release_one = [&] {
@@ -700,7 +699,7 @@ TEST_F(HugeMemory, AMoveIsTriedAgainSomeTimeAfterTheLastRefusal) {
   }
   Span* span = written(4 * MiB);
   EXPECT_FALSE(grow_separately(span, 8 * MiB)) << "not at once";
-  usleep(1'200'000);
+  os::advance_test_clock(1200 * kMillisecondNs);
   EXPECT_TRUE(resize_huge(span, 8 * MiB));
   release_huge(span);
   options::parse("purge_delay:1000", report);
