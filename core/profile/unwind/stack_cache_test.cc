@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -20,6 +19,8 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
+#include "core/base/units.h"
+#include "core/os/kernel/fault.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
@@ -163,7 +164,7 @@ TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
   StackCache other = std::exchange(memo, StackCache());  // another test may have enlarged it
   for (volatile int i = 0; i < 8; i = i + 1) {
     look_from_each(0, 14);  // at most 28 walks in 40 ms
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    os::advance_test_clock(20 * kMillisecondNs);
     EXPECT_FALSE(memo.should_enlarge(true));
   }
   EXPECT_EQ(found, 0);

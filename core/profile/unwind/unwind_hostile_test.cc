@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/profile/code/modules.h"
 #include "core/profile/sampling/stack.h"
@@ -353,9 +354,7 @@ TEST_P(UnwindHostile, NoticesThatALibraryWasReplacedAtTheSameAddress) {
   capture_last();
   uint32_t depth = last_stack.depth;
   for (int i = 0; i < 20; i++) {
-    // Our own table is read at most every 200 ms.
-    if (GetParam() && i == 5) break;
-    if (GetParam()) usleep(210000);
+    os::advance_test_clock(210 * kMillisecondNs);  // our own table is read at most every 200 ms
     call_library(i % 2 == 0 ? path : other);
     EXPECT_FALSE(last_stack.broken) << i;
     EXPECT_EQ(last_stack.depth, depth + 2) << i;
@@ -379,10 +378,11 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
       }
     });
   }
-  while (captured == 0) usleep(100);
+  while (captured == 0) std::this_thread::yield();
   for (int i = 0; i < 300; i++) {
     void* library = dlopen(path.empty() ? "libm.so.6" : path.c_str(), RTLD_NOW);
     if (library != nullptr) dlclose(library);
+    os::advance_test_clock(100 * kMillisecondNs);  // our own table is read every second time
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
@@ -399,6 +399,7 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
 struct ClosedLibrary {
   char* page;
   std::atomic<uintptr_t> function{0};
+  std::atomic<unsigned> captures{0};
   std::atomic<bool> stop{false};
 };
 
@@ -414,7 +415,10 @@ void come_and_go(const std::string& path, ClosedLibrary* prey) {
       record[at + 1] = function + at;
     }
     prey->function = function;
-    usleep(static_cast<useconds_t>(i % 5 * 100));
+    // Captures a few stacks while both exist.
+    for (unsigned until = prey->captures + i % 5; prey->captures < until;)
+      std::this_thread::yield();
+    os::advance_test_clock(100 * kMillisecondNs);  // our own table is read every second time
     mprotect(prey->page, kPage, PROT_NONE);
     dlclose(library);
   }
@@ -439,6 +443,7 @@ TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
     in_library += last_stack.depth > 3;
     capture_at(sp, reinterpret_cast<uintptr_t>(prey.page));
     in_page += last_stack.depth > 3;
+    prey.captures++;
   }
   hunted.join();
   EXPECT_GT(in_library, 0u);
