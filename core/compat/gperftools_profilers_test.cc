@@ -359,6 +359,8 @@ TEST_F(Profilers, CpuprofileVariableCanBeFlushedAndStopped) {
   ASSERT_EQ(ProfilerStart(in("before").c_str()), 1);
   ProfilerStop();
   fs::remove(in("before"));
+  // Real time, because the state has the second of the wall clock, which is not simulated: a start
+  // time left from the profile before would be of an earlier second.
   for (time_t second = time(nullptr); time(nullptr) == second;) os::pause(10 * kMillisecondNs);
   time_t begin = time(nullptr);
   setenv("CPUPROFILE", in("50%n").c_str(), 1);
@@ -422,10 +424,14 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
   unsetenv("CPUPROFILE");
 }
 
-// Slows a thread that releases a lock for which another thread waits, so that the other one goes
-// first.
+// Delays a thread that releases a lock for which another thread waits, until another thread has
+// made a system call, so that the other one goes first. Bounded: all others may wait for this
+// thread.
+std::atomic<unsigned> other_calls{0};
 long yield_to_other_threads(long number) {
-  if (number == SYS_futex) usleep(2000);
+  if (number != SYS_futex) return other_calls++, 0;
+  unsigned seen = other_calls;
+  for (int i = 0; i < 1000 && other_calls == seen; i++) std::this_thread::yield();
   return 0;
 }
 

@@ -58,7 +58,7 @@ bool within_seconds(double seconds, F done) {
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::yield();
   }
   return true;
 }
