@@ -177,7 +177,7 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   EXPECT_EQ(profile::rows_of(take("remote")).size(), profile::rows_of(lives).size())
       << "its own block";
   for (void* block : blocks) sm_free(block);
-  os::pause(1100 * kMillisecondNs);  // recycling was not worthwhile for the last ones
+  os::advance_test_clock(1100 * kMillisecondNs);  // recycling was not worthwhile for the last ones
   void* block = nullptr;
   std::thread([&] {
     call_myself("has a number");

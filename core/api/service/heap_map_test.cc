@@ -3,7 +3,6 @@
 #include "core/api/service/heap_map_json.h"
 #include "core/heap/maintenance/purge_all.h"
 #include "core/heap/spans/span_holes.h"
-#include "core/os/kernel/wait.h"
 
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -435,7 +434,7 @@ TEST_F(HeapMap, OnlyUnownedSpansReportTheirAge) {
   std::thread([&] { left = sparse(); }).join();
   heap::purge_all_holes();
   ASSERT_GT(heap::hole_epoch.load(), 1u);
-  os::pause(30 * kMillisecondNs);
+  os::advance_test_clock(30 * kMillisecondNs);
   EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecondNs)
       << "the first period began before the second";
   size_t available = 0, central = 0;

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/os/kernel/clock.h"
+#include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
 #include "core/os/kernel/wait.h"
@@ -97,14 +97,12 @@ TEST(ThreadTable, PausesWhereThereIsNothingToRecycle) {
     add(*names, kUnusedThreadId + i, "x");
     all.set(i);
   }
-  uint64_t began_ns = os::monotonic_ns();
+  os::advance_test_clock(0);  // from here on time passes only by such calls
   ASSERT_TRUE(names->begin_recycling());
   names->recycle(all);
-  bool again = names->begin_recycling();
-  // Otherwise this thread waited so long for its CPU that recycling may begin.
-  if (os::monotonic_ns() - began_ns < 900000000) EXPECT_FALSE(again);
-  if (again) names->recycle(all);
-  os::pause(1100000000);
+  os::advance_test_clock(900 * kMillisecondNs);
+  ASSERT_FALSE(names->begin_recycling());
+  os::advance_test_clock(200 * kMillisecondNs);
   ASSERT_TRUE(names->begin_recycling());
   names->recycle(ThreadTable::SlotSet{});
   EXPECT_TRUE(names->begin_recycling()) << "it was worth it";
@@ -114,13 +112,12 @@ TEST(ThreadTable, PausesWhereThereIsNothingToRecycle) {
 TEST(ThreadTable, IsRecycledAfterAnEarlyAttemptFreedLittle) {
   auto names = make_names();
   for (uint32_t i = 1; i <= 10; i++) add(*names, kUnusedThreadId + i, "early");
-  uint64_t began_ns = os::monotonic_ns();
+  os::advance_test_clock(0);  // from here on time passes only by such calls
   ASSERT_TRUE(names->begin_recycling(ThreadTable::When::kEarly));
   names->recycle(ThreadTable::SlotSet{});
-  bool again = names->begin_recycling(ThreadTable::When::kEarly);
-  if (os::monotonic_ns() - began_ns < 900000000)
-    EXPECT_FALSE(again) << "each time all samples are walked";
-  if (again) names->recycle(ThreadTable::SlotSet{});
+  os::advance_test_clock(900 * kMillisecondNs);
+  ASSERT_FALSE(names->begin_recycling(ThreadTable::When::kEarly))
+      << "each time all samples are walked";
   for (uint32_t i = 1; i <= ThreadTable::kMaxThreads; i++)
     ASSERT_NE(add(*names, kUnusedThreadId + i, "x"), 0u);
   ASSERT_EQ(add(*names, kUnusedThreadId, "one more"), 0u);
@@ -234,7 +231,8 @@ TEST(ThreadTable, ThreadsAtOnce) {
     while (!stop) {
       names->refresh();
       if (names->begin_recycling()) names->recycle(ThreadTable::SlotSet{});
-      os::pause(100000);
+      os::advance_test_clock(kSecondNs);  // the next round recycles as well
+      std::this_thread::yield();
     }
   });
   std::vector<std::thread> threads;
@@ -245,7 +243,7 @@ TEST(ThreadTable, ThreadsAtOnce) {
         uint32_t number;
         while ((number = add(*names, static_cast<uint32_t>(os::thread_id()),
                              "thread" + std::to_string(t))) == 0)
-          os::pause(100000);
+          std::this_thread::yield();
         ThreadTable::Thread found = names->get(number);
         if (found.name != "thread" + std::to_string(t) ||
             found.id != static_cast<uint32_t>(os::thread_id()))
