@@ -17,6 +17,7 @@
 // sequence. Sequentially consistent accesses of a variable never return a store older than an
 // earlier one of them saw. A fence in all threads joins all views. Left out: loads that see stores
 // of the future (load buffering), and stores that are ordered before earlier ones.
+// stores_continue_releases adds what our processors promise beyond C++.
 //
 // explore() reports a failed check(), a data race on a Plain, and a state from which not all
 // threads can end.
@@ -107,6 +108,10 @@ class Model {
   void end_body() { perform({.kind = Kind::kEnd, .value = 1}); }
   // The code under test calls fence_all_threads().
   bool has_fences = false;
+  // A thread's store to a word that it has stored last, with release, releases the same again.
+  // C++20 does not promise that (C++11 did), but our processors do it: x86-64 keeps stores in
+  // order, ARMv8 orders a releasing store before the thread's next store to the same word.
+  bool stores_continue_releases = false;
   // Called before each run of a body: resets variables that are private to a thread.
   std::function<void()> before_run;
   // Called when all threads have ended; returns a problem, or "".
@@ -185,7 +190,8 @@ class Model {
 
   struct Store {
     uint64_t value;
-    View view;  // empty: does not release anything
+    View view;                 // empty: does not release anything
+    size_t thread = SIZE_MAX;  // with stores_continue_releases: of a releasing store
   };
   struct Thread {
     unsigned runs = 0, phase = 0, timeouts = 0;
@@ -306,7 +312,10 @@ class Model {
     };
     for (const auto& stores : state.stores) {
       key += static_cast<char>(stores.size());
-      for (const Store& store : stores) add(store.value), add_view(store.view);
+      for (const Store& store : stores) {
+        add(store.value), add_view(store.view);
+        key += static_cast<char>(store.thread);
+      }
     }
     for (const Thread& thread : state.threads) {
       key += static_cast<char>(thread.runs), key += static_cast<char>(thread.phase),
@@ -435,7 +444,11 @@ class Model {
       case Kind::kPlainStore: return plain(state, op);
       case Kind::kStore: {
         State next = state;
-        append(next, op, {});
+        const Store& last = state.stores[op.variable].back();
+        bool continues = stores_continue_releases && last.thread == stepping_;
+        append(next, op, continues ? last.view : View{});
+        if (stores_continue_releases && (continues || releases(op.order)))
+          next.stores[op.variable].back().thread = stepping_;
         return proceed(next, 0, true);
       }
       case Kind::kFenceAll: return fence_all(state);

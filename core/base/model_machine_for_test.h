@@ -9,6 +9,7 @@
 #include <map>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/model_for_test.h"
@@ -78,6 +79,52 @@ class ModelAtomic {
   unsigned variable_;
 };
 
+// ---- the functions of shared_words.h and arch_words.h, for the words of a model ----
+// A site is the place in the protocol that calls the function.
+
+template <typename T>
+T load_own(const ModelAtomic<T>& word) {
+  return word.load(std::memory_order_relaxed);
+}
+template <typename T>
+T load_relaxed(const ModelAtomic<T>& word) {
+  return word.load(std::memory_order_relaxed);
+}
+template <typename T>
+T racy_load(const ModelAtomic<T>& word) {
+  return word.load(std::memory_order_relaxed);
+}
+template <typename T>
+T load_acquire(const ModelAtomic<T>& word,
+               std::source_location where = std::source_location::current()) {
+  return word.load(std::memory_order_acquire, where);
+}
+template <typename T>
+void store_relaxed(ModelAtomic<T>& word, std::type_identity_t<T> value) {
+  word.store(value, std::memory_order_relaxed);
+}
+template <typename T>
+void racy_store(ModelAtomic<T>& word, std::type_identity_t<T> value) {
+  word.store(value, std::memory_order_relaxed);
+}
+template <typename T>
+void store_release(ModelAtomic<T>& word, std::type_identity_t<T> value,
+                   std::source_location where = std::source_location::current()) {
+  word.store(value, std::memory_order_release, where);
+}
+template <typename T>
+void store_last(ModelAtomic<T>& word, std::type_identity_t<T> value,
+                std::source_location where = std::source_location::current()) {
+  word.store(value, std::memory_order_release, where);
+}
+// A load and a store: another thread's write in between is lost.
+inline bool decrement_last(ModelAtomic<uint32_t>& word,
+                           std::source_location where = std::source_location::current()) {
+  uint32_t left = word.load(std::memory_order_relaxed) - 1;
+  word.store(left, std::memory_order_release, where);
+  return left == 0;
+}
+
 // A word that is not atomic. Accesses without synchronisation are reported.
 template <typename T>
 class Plain {
@@ -95,6 +142,23 @@ class Plain {
 
  private:
   unsigned variable_;
+};
+
+template <typename T>
+T load_own(const Plain<T>& word) {
+  return word.read();
+}
+
+// A lock of which lock_model_test.cc has shown that it is one.
+struct ModelLock {
+  ModelAtomic<uint32_t> held;
+  bool try_lock() {
+    uint32_t free = 0;
+    return held.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed);
+  }
+  inline void lock();
+  void unlock() { held.store(0, std::memory_order_release); }
 };
 
 // The machine of models: see os::RealMachine.
@@ -126,6 +190,10 @@ struct ModelMachine {
   static void pause(uint64_t) { Model::current().perform({.kind = Model::Kind::kPause}); }
   static uint64_t monotonic_ns() { return 0; }
 };
+
+inline void ModelLock::lock() {
+  while (!try_lock()) ModelMachine::pause(1);
+}
 
 // A critical section: reports a second thread in it, and one that does not see what the last one
 // wrote.

@@ -62,6 +62,25 @@ TEST(Model, AStoreMayBeSeenAfterALaterLoad) {
   EXPECT_EQ(store_buffering(Order::relaxed, Order::relaxed, true), ordered);
 }
 
+TEST(Model, AStoreMayContinueARelease) {
+  for (bool continues : {false, true}) {
+    Litmus litmus(2);
+    litmus.model->stores_continue_releases = continues;
+    litmus.thread([&] {
+      litmus.x.store(1, Order::relaxed);
+      litmus.y.store(1, Order::release);
+      litmus.y.store(2, Order::relaxed);
+    });
+    litmus.thread([&] {
+      litmus.results[0]->write(litmus.y.load(Order::acquire));
+      litmus.results[1]->write(litmus.x.load(Order::relaxed));
+    });
+    std::set<Outcome> outcomes = litmus.outcomes(2);
+    EXPECT_EQ(outcomes.contains({2, 0}), !continues);
+    EXPECT_TRUE(outcomes.contains({2, 1}));
+  }
+}
+
 std::set<Outcome> message_passing(Order store, Order load) {
   Litmus litmus(2);
   litmus.thread([&] {

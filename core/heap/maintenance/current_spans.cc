@@ -2,8 +2,9 @@
 
 #include "core/base/check.h"
 #include "core/heap/maintenance/orphaned_heaps.h"
+#include "core/heap/spans/current_span_protocol.h"
 #include "core/heap/spans/span_holes.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/real_machine.h"
 
 namespace seemalloc::heap {
 
@@ -39,7 +40,8 @@ bool is_being_transferred(const ThreadHeap& heap) {
          heap.state.load(std::memory_order_relaxed) != HeapState::kAbandoned;
 }
 
-uint64_t clear_ready_of_unused(ThreadHeap& heap, uint32_t least_periods) {
+// Returns one bit per class. Requires: slow_lock.
+uint64_t unused_classes(ThreadHeap& heap, uint32_t least_periods) {
   DCHECK(heap.slow_lock.is_held());
   Block* lists[kClassCount];
   if (is_being_transferred(heap) || !copy_free_lists(heap, lists)) return 0;
@@ -48,10 +50,8 @@ uint64_t clear_ready_of_unused(ThreadHeap& heap, uint32_t least_periods) {
     ClassState& cs = heap.body->classes[c];
     if (cs.current == nullptr) continue;
     const Block* list = lists[c];
-    if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current))
-      continue;
-    __atomic_store_n(&heap.body->local_refill_spans[c], nullptr, __ATOMIC_RELAXED);
-    classes |= uint64_t{1} << c;
+    if (is_unused(cs, list, least_periods) && list != nullptr && may_have_holes(cs.current))
+      classes |= uint64_t{1} << c;
   }
   return classes;
 }
@@ -59,33 +59,25 @@ uint64_t clear_ready_of_unused(ThreadHeap& heap, uint32_t least_periods) {
 }  // namespace
 
 uint64_t begin_detach_unused(ThreadHeap& heap, uint32_t least_periods) {
-  if (!heap.slow_lock.try_lock()) return 0;
-  uint64_t classes = clear_ready_of_unused(heap, least_periods);
-  heap.slow_lock.unlock();
-  return classes != 0 && os::fence_all_threads() ? classes : 0;
+  return close_local_refills<os::RealMachine>(heap,
+                                              [&] { return unused_classes(heap, least_periods); });
 }
 
 Span* detach_current(ThreadHeap& heap, unsigned size_class) {
-  if (!heap.slow_lock.try_lock()) return nullptr;
-  ClassState& cs = heap.body->classes[size_class];
-  Block* list = nullptr;
-  Span* span = cs.current;
-  bool closed = !is_being_transferred(heap) && copy_free_list(heap, size_class, &list) &&
-                list != nullptr && span != nullptr &&
-                heap.body->local_refill_spans[size_class] == nullptr;
-  if (closed && use_hash(span, list) == cs.last_use_hash) {
+  auto list_head = [&]() -> const Block* {
+    Block* list = nullptr;
+    bool copied = !is_being_transferred(heap) && copy_free_list(heap, size_class, &list);
+    return copied ? list : nullptr;
+  };
+  auto is_still_unused = [&](const Span* span, const Block* list) {
     DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap &&
            span->size_class == size_class);
-    cs.current = nullptr;
-    cs.lists_not_from_current = true;
+    ClassState& cs = heap.body->classes[size_class];
+    if (use_hash(span, list) != cs.last_use_hash) return false;
     cs.last_use_hash = 0;
-    note_detached(span);
-    heap.detached_spans++;
-  } else {
-    span = nullptr;
-  }
-  heap.slow_lock.unlock();
-  return span;
+    return true;
+  };
+  return take_closed_span<Span>(heap, size_class, list_head, is_still_unused);
 }
 
 }  // namespace seemalloc::heap

@@ -5,14 +5,18 @@
 // A current span differs from an available one: its owner takes its whole local free list without a
 // lock, in refill_from_local_frees, when the thread free list has ended. The purger prevents that
 // without any extra store by the owner:
-// 1. Under the heap's slow_lock it clears ready[c]. From now on refill_from_local_frees finds null,
-//    and refill waits for the lock.
-// 2. It runs a fence on all running threads (membarrier). If the owner has read ready[c] before the
-//    fence, then it has, even before that, stored the null that ended the thread free list, and
-//    heads[c] shows it.
-// 3. It takes slow_lock again. If ready[c] is still null and heads[c] is not null, no
+// 1. Under the heap's slow_lock it clears local_refill_spans[c]. From now on refill_from_local_frees
+//    finds null, and refill waits for the lock.
+// 2. It runs a fence on all running threads (membarrier). If the owner has read
+//    local_refill_spans[c] before the fence, then it has, even before that, stored the null that
+//    ended the thread free list, and heads[c] shows it.
+// 3. It takes slow_lock again. If local_refill_spans[c] is still null and heads[c] is not null, no
 //    refill_from_local_frees of this class is under way, because its last store, a release, is the
 //    one to heads[c]. So the purger clears the class's current span and detaches the span.
+//    malloc's pops store to heads[c] too, without ordering. A purger that reads the value of such a
+//    store still sees what came before the release: x86-64 keeps stores in order, and ARMv8 orders
+//    a releasing store before the thread's next store to the same word. (C++20 does not promise
+//    it.)
 // Blocks of the span in the thread free list and the stash count as live; the two are now lists of
 // another span (ClassState::lists_not_from_current). A class whose thread free list is empty is
 // left alone: its owner may be at any point of refill_from_local_frees.
@@ -27,8 +31,8 @@
 //
 // Without such a fence in the kernel, or if it copies no memory, current spans stay. Caller:
 // holes.cc. Threads: the purger, of which there is one at a time.
-// Checked by current_spans_model_test.cc (every interleaving on a machine with store buffers) and
-// holes_test.cc (threads).
+// The steps are in current_span_protocol.h. Checked by current_spans_model_test.cc, which runs that
+// code in every interleaving, with weak memory, and holes_test.cc (threads).
 #pragma once
 
 #include <cstdint>

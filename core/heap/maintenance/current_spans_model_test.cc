@@ -1,211 +1,231 @@
-// Taking the current span from a thread that sleeps (current_spans.h), as a small state machine on
-// a machine with store buffers; the test explores every interleaving of its steps.
+// Runs the code of current_span_protocol.h and span_counts.h in every interleaving, on a machine
+// with weak memory. Broken variants of the code must fail, which shows that the test can fail.
 //
-// The owner pops its thread free list to the end. Then it takes the freed blocks: by
-// refill_from_local_frees while it may, else by a refill under the heap's lock; and so on. The
-// purger clears `local_refill_spans`, fences, detaches, and then has the span's free list to
-// itself. A store waits in its thread's buffer until it drains, at any time; the lock and a
-// membarrier empty the buffers. Variants with a known mistake must fail, which shows that the test
-// can.
+// The owner pops its thread free list to the end, takes the local free list of the current span
+// while it may, and otherwise refills under the lock, from the current span or the next one. It
+// writes to the blocks that it gets, and frees the first one. The purger closes the class, detaches
+// the current span and reads the rest of its free list, as holes.cc does, then writes to it.
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "core/base/state_search_for_test.h"
-#include "core/base/store_buffer_for_test.h"
+#include "core/arch/generic/portable_pop.h"
+#include "core/base/model_machine_for_test.h"
+#include "core/heap/spans/current_span_protocol.h"
 
 namespace seemalloc::heap {
 namespace {
 
-// The thread free list's length, ready[c], and the lengths of two spans' local free lists; the
-// second span is the next one.
-enum Variable { kList, kReady, kFree, kFreeOfNext, kVariables };
-constexpr int kDone = 100, kPops = 7;
-
-struct State {
-  std::array<int, kVariables> memory{1, 1, 2, 2};
-  StoreBuffer<Variable, int> owners, purgers;
-  bool locked = false;
-  bool next_is_current = false;  // the span that the owner allocates from; under the lock
-  int owner = 0, pops = 0, taken = 0;
-  // Between the load of `local_refill_spans` and the store that ends refill_from_local_frees.
-  bool taking = false;
-  bool taking_next = false;  // from the other span
-  int purger = 0;
-  bool purging = false;
-  auto operator<=>(const State&) const = default;
+struct ModelBlock {
+  Plain<ModelBlock*> next;  // also stands for the rest of the block
 };
 
-struct Variant {
-  bool fence = true;  // empties every thread's buffer after `local_refill_spans` is cleared
-  bool list_must_not_end = true;  // a class whose thread free list is empty is left alone
-  bool looks_after = true;        // reads the list after the fence
-  // refill_from_local_frees stores the list after it has emptied the span's.
-  bool list_last = true;
+struct ModelSpan : pages::SpanCounts<ModelSpan> {
+  const uint32_t carved, block_bytes = 8;
+  ModelAtomic<ModelBlock*> local_free;
+  ModelAtomic<uint32_t> countdown, bias{0 - kNoCountdown}, hole_blocks_{0};
+
+  ModelSpan(uint32_t blocks, uint32_t live, ModelBlock* list)
+      : carved(blocks), local_free(list), countdown(live + kNoCountdown) {}
+  bool is_carved_block(const ModelBlock*) const { return true; }
+};
+void note_detached(ModelSpan*) {}
+
+struct ModelClass {
+  Plain<ModelSpan*> current;
+  bool lists_not_from_current = false;
+};
+struct ModelBody {
+  std::array<ModelAtomic<ModelSpan*>, 1> local_refill_spans;
+  std::array<uint32_t, 1> local_refills_left{100};
+  std::array<ModelClass, 1> classes;
+};
+struct ModelHeap {
+  ModelLock slow_lock;
+  ModelBody* body;
+  uint64_t allocated_bytes = 0, sample_at = UINT64_MAX;
+  uint32_t detached_spans = 0;
+};
+struct ModelCache {
+  std::array<ModelAtomic<ModelBlock*>, 1> heads;
 };
 
-// explore(): returns "" if no path has both threads at the span's free list, or leaves the purger
-// with an old one.
-class Explorer : public StateSearch<State> {
+// The steps as they ship. Variants replace some of them.
+struct AsShipped {
+  static uint64_t close(ModelHeap& heap, ModelCache&, auto choose) {
+    return close_local_refills<ModelMachine>(heap, choose);
+  }
+  // The kernel copies the list; an acquire fence follows.
+  static ModelBlock* list_head(ModelCache& cache) { return load_acquire(cache.heads[0]); }
+};
+
+struct Seen {
+  size_t states = 0;
+  bool purged = false, gave_up = false, took_local_frees = false;
+};
+
+template <class Steps>
+class World {
  public:
-  explicit Explorer(Variant variant) : variant_(variant) {}
-  bool purged() const { return purged_; }
-  bool gave_up() const { return gave_up_; }
+  World() { heap_.body = &body_; }
+  // Private to the owner.
+  void before_run() {
+    heap_.allocated_bytes = 0;
+    heap_.detached_spans = 0;
+    body_.local_refills_left[0] = 100;
+  }
+  void malloc_and_free() {
+    ModelBlock* block = malloc();
+    span_.push_local_free(block);
+    Model::current().check(!span_.count_down(), "the countdown of a current span has ended");
+  }
+  void malloc_and_write() {
+    if (ModelBlock* block = malloc()) block->next = nullptr;
+  }
+  void purge() {
+    uint64_t classes = Steps::close(heap_, cache_, [&] { return uint64_t{1}; });
+    auto list_head = [&] { return Steps::list_head(cache_); };
+    auto may_take = [](const ModelSpan*, const ModelBlock*) { return true; };
+    ModelSpan* span = nullptr;
+    if (classes != 0) span = take_closed_span<ModelSpan>(heap_, 0, list_head, may_take);
+    if (span == nullptr) return void(seen.gave_up = true);
+    if (span != &span_) return;
+    heap_.slow_lock.lock();
+    uint32_t count = listed_blocks(span);
+    ModelBlock* first = span->free_list_acquire();
+    heap_.slow_lock.unlock();
+    if (first == nullptr) return;
+    uint32_t behind = 0;
+    ModelBlock* next = nullptr;
+    for (ModelBlock* block = first->next; block != nullptr; block = next, behind++) {
+      next = block->next;
+      block->next = next;  // its page is purged
+      seen.purged = true;
+    }
+    // A block that is being freed may be on the list and not be counted.
+    Model::current().check(behind + 1 >= count, "counted blocks are not on the list");
+  }
+  Seen seen;
 
  private:
-  void expand(const State& s) override {
-    if (s.purging && s.taking && !s.taking_next) {
-      problem_ = "both are at the span's free list";
-      return;
+  static constexpr unsigned kBlocks = 5;
+
+  ModelBlock* malloc() {
+    if (ModelBlock* block = pop_first(cache_.heads[0])) return block;
+    if (ModelBlock* block = take_local_frees(heap_, cache_, 0)) {
+      seen.took_local_frees = true;
+      return block;
     }
-    drain_one(s);
-    if (s.owner != kDone) step_owner(s);
-    if (s.purger != kDone) step_purger(s);
+    heap_.slow_lock.lock();
+    ModelBlock* block = refill_locked();
+    heap_.slow_lock.unlock();
+    return block;
+  }
+  // As refill_locked in owner_paths.cc, without samples and new spans.
+  ModelBlock* refill_locked() {
+    body_.local_refill_spans[0].store(nullptr, std::memory_order_relaxed);
+    ModelClass& cs = body_.classes[0];
+    ModelSpan* span = cs.current;
+    if (span == nullptr || span->free_blocks() == 0) cs.current = span = &next_span_;
+    ModelBlock* first = load_own(span->local_free);
+    if (first == nullptr) return nullptr;
+    span->local_free.store(nullptr, std::memory_order_relaxed);
+    span->set_live_without_countdown(span->carved);
+    body_.local_refill_spans[0].store(span, std::memory_order_relaxed);
+    racy_store(cache_.heads[0], static_cast<ModelBlock*>(first->next));
+    return first;
   }
 
-  void drain_one(const State& s) {
-    for (bool owners : {true, false}) {
-      State next = s;
-      if ((owners ? next.owners : next.purgers).drain_one(next.memory)) visit(next);
-    }
-  }
-
-  void step_owner(State s) {
-    Variable free = s.taking_next ? kFreeOfNext : kFree;
-    switch (s.owner) {
-      case 0: {  // malloc
-        if (s.pops == kPops) {
-          s.owner = kDone;
-          return visit(s);
-        }
-        int list = s.owners.load(s.memory, kList);
-        if (list != 0) {
-          s.pops++;
-          s.owners.store(kList, list - 1);
-        } else {
-          s.owner = 1;
-        }
-        return visit(s);
-      }
-      case 1:  // refill_from_local_frees: reads ready
-        s.taking = s.owners.load(s.memory, kReady) != 0;
-        s.taking_next = s.taking && s.next_is_current;  // ready[c] is the current span
-        s.owner = s.taking ? 2 : 5;
-        return visit(s);
-      case 2:  // its free list
-        s.taken = s.owners.load(s.memory, free);
-        if (s.taken == 0) {
-          s.taking = false;
-          s.owner = 5;
-        } else {
-          s.owner = 3;
-        }
-        return visit(s);
-      case 3:  // … becomes the thread free list, less the block that is returned at once
-        if (variant_.list_last) {
-          s.owners.store(free, 0);
-        } else {
-          s.owners.store(kList, s.taken - 1);
-        }
-        s.owner = 4;
-        return visit(s);
-      case 4:
-        if (variant_.list_last) {
-          s.owners.store(kList, s.taken - 1);
-        } else {
-          s.owners.store(free, 0);
-        }
-        s.pops++;
-        s.taking = false;
-        s.owner = s.pops >= kPops ? kDone : 0;
-        return visit(s);
-      case 5:  // refill: the lock
-        if (s.locked) return;
-        s.owners.drain(s.memory);
-        s.locked = true;
-        s.owner = 6;
-        return visit(s);
-      case 6: {  // from the current span, or the next one if that has been taken or used up
-        s.taking_next = s.next_is_current;
-        Variable from = s.taking_next ? kFreeOfNext : kFree;
-        int count = s.owners.load(s.memory, from);
-        s.owners.store(from, 0);
-        s.owners.store(kList, count);
-        s.owners.store(kReady, 1);
-        if (count == 0) s.pops = kPops;  // used up: enough
-        s.owners.drain(s.memory);
-        s.locked = false;
-        s.owner = 0;
-        return visit(s);
-      }
-    }
-  }
-
-  void step_purger(State s) {
-    switch (s.purger) {
-      case 0:  // clear ready, under the lock
-        if (s.locked) return;
-        if (!variant_.looks_after && s.purgers.load(s.memory, kList) == 0) {
-          gave_up_ = true;
-          s.purger = kDone;
-          return visit(s);
-        }
-        s.purgers.store(kReady, 0);
-        s.purger = 1;
-        return visit(s);
-      case 1:  // membarrier: empties every thread's buffer. Unlocking has emptied ours.
-        s.purgers.drain(s.memory);
-        if (variant_.fence) s.owners.drain(s.memory);
-        s.purger = 2;
-        return visit(s);
-      case 2:  // detach, under the lock
-        if (s.locked) return;
-        if (s.purgers.load(s.memory, kReady) != 0 ||
-            (variant_.list_must_not_end && variant_.looks_after &&
-             s.purgers.load(s.memory, kList) == 0)) {
-          gave_up_ = true;
-          s.purger = kDone;
-          return visit(s);
-        }
-        s.next_is_current = true;
-        s.purging = true;
-        s.purger = 3;
-        return visit(s);
-      case 3:  // reads the free list, which is its own now
-        if (s.owners.has(kFree) && problem_.empty())
-          problem_ = "the list that is read is not the last one";
-        purged_ = true;
-        s.purger = kDone;
-        return visit(s);
-    }
-  }
-
-  Variant variant_;
-  bool purged_ = false, gave_up_ = false;
+  // Block 0 is the thread free list, 1 to 3 are the local free list, 4 is that of the next span.
+  std::array<ModelBlock, kBlocks> blocks_{ModelBlock{nullptr}, ModelBlock{&blocks_[2]},
+                                          ModelBlock{&blocks_[3]}, ModelBlock{nullptr},
+                                          ModelBlock{nullptr}};
+  ModelSpan span_{4, 1, &blocks_[1]}, next_span_{1, 0, &blocks_[4]};
+  ModelBody body_{{&span_}, {100}, {ModelClass{&span_}}};
+  ModelHeap heap_{{}, nullptr};
+  ModelCache cache_{{&blocks_[0]}};
 };
 
+template <class Steps>
+std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
+                            Seen* seen) {
+  auto model = std::make_unique<Model>(2u);
+  model->has_fences = true;
+  model->stores_continue_releases = true;  // malloc's pop stores the list's head without ordering
+  World<Steps> world;
+  auto free = [&] { world.malloc_and_free(); };
+  auto write = [&] { world.malloc_and_write(); };
+  model->thread({free, write, write, write, write}, 1);
+  model->thread({[&] { world.purge(); }}, 1);
+  model->before_run = [&] { world.before_run(); };
+  set_up(*model);
+  std::string problem = model->explore();
+  world.seen.states = model->states();
+  if (seen != nullptr) *seen = world.seen;
+  if (sites != nullptr) *sites = model->sites();
+  return problem;
+}
+template <class Steps>
+std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
+  return explore_and_see<Steps>(set_up, sites, nullptr);
+}
+template <class Steps>
+std::string problem_of() {
+  std::string problem = explore<Steps>([](Model&) {}, nullptr);
+  return problem.substr(0, problem.find('\n'));  // without the steps
+}
+
 TEST(CurrentSpansModel, NeverBothAtTheListInAnyInterleaving) {
-  Explorer explorer({});
-  EXPECT_EQ(explorer.explore(), "");
-  EXPECT_GT(explorer.states(), 300u);
-  EXPECT_TRUE(explorer.purged());
-  EXPECT_TRUE(explorer.gave_up());
+  Seen seen;
+  EXPECT_EQ(explore_and_see<AsShipped>([](Model&) {}, nullptr, &seen), "");
+  EXPECT_GT(seen.states, 1000u);
+  EXPECT_TRUE(seen.purged);
+  EXPECT_TRUE(seen.gave_up);
+  EXPECT_TRUE(seen.took_local_frees);
 }
 
-TEST(CurrentSpansModel, WithoutTheFenceTheOwnerIsNotSeen) {
-  EXPECT_NE(Explorer({.fence = false}).explore(), "");
+// The fence and the store that ends take_local_frees.
+TEST(CurrentSpansModel, EachOrderIsNeeded) {
+  unsigned tried = 0;
+  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "current_span_protocol.h", &tried), "");
+  EXPECT_EQ(tried, 2u);
 }
 
+// The four orders of span_counts.h.
+TEST(CurrentSpansModel, EachOrderOfTheListAndItsCountIsNeeded) {
+  unsigned tried = 0;
+  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "span_counts.h", &tried), "");
+  EXPECT_EQ(tried, 4u);
+}
+
+struct CopiesWithoutAcquire : AsShipped {
+  static ModelBlock* list_head(ModelCache& cache) { return load_relaxed(cache.heads[0]); }
+};
+TEST(CurrentSpansModel, TheListIsReadWithAcquire) {
+  EXPECT_NE(problem_of<CopiesWithoutAcquire>(), "");
+}
+
+struct TakesWhereTheListHasEnded : AsShipped {
+  static ModelBlock* list_head(ModelCache& cache) {
+    static int a_list;
+    load_acquire(cache.heads[0]);
+    return reinterpret_cast<ModelBlock*>(&a_list);
+  }
+};
 TEST(CurrentSpansModel, WhereTheListHasEndedTheOwnerMayBeAnywhere) {
-  EXPECT_NE(Explorer({.list_must_not_end = false}).explore(), "");
+  EXPECT_NE(problem_of<TakesWhereTheListHasEnded>(), "");
 }
 
+struct ReadsTheListBeforeTheFence : AsShipped {
+  static inline ModelBlock* seen_before;
+  static uint64_t close(ModelHeap& heap, ModelCache& cache, auto choose) {
+    seen_before = load_acquire(cache.heads[0]);
+    return close_local_refills<ModelMachine>(heap, choose);
+  }
+  static ModelBlock* list_head(ModelCache&) { return seen_before; }
+};
 TEST(CurrentSpansModel, AListThatIsSeenBeforeTheFenceHasEndedByThen) {
-  EXPECT_NE(Explorer({.looks_after = false}).explore(), "");
-}
-
-TEST(CurrentSpansModel, AListStoredTooSoonHidesItsOwner) {
-  EXPECT_NE(Explorer({.list_last = false}).explore(), "");
+  EXPECT_NE(problem_of<ReadsTheListBeforeTheFence>(), "");
 }
 
 }  // namespace

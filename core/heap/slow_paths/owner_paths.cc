@@ -1,5 +1,7 @@
 #include "core/heap/slow_paths/owner_paths.h"
 
+#include <arch_words.h>
+
 #include "core/base/check.h"
 #include "core/heap/maintenance/housekeeping.h"
 #include "core/heap/slow_paths/remote.h"

@@ -16,20 +16,6 @@
 namespace seemalloc::heap {
 namespace {
 
-// A lock of which lock_model_test.cc has shown that it is one.
-struct SimpleLock {
-  ModelAtomic<uint32_t> held;
-  void lock() {
-    uint32_t free = 0;
-    while (!held.compare_exchange_strong(free, 1, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-      ModelMachine::pause(1);
-      free = 0;
-    }
-  }
-  void unlock() { held.store(0, std::memory_order_release); }
-};
-
 // The counters of pending spans are estimates, and no part of the protocol.
 struct NotCounted {
   void fetch_add(uint32_t, std::memory_order) {}
@@ -41,7 +27,7 @@ struct ModelHeap {
   ModelAtomic<ModelSpan*> pending{nullptr};
   NotCounted pending_count, complete_count;
   ModelAtomic<HeapState> state{HeapState::kActive};
-  SimpleLock slow_lock;
+  ModelLock slow_lock;
   Plain<bool> gave_span{false};  // the span has left the heap's lists
 };
 struct ModelSpan {
@@ -167,7 +153,7 @@ class World {
   const bool claims_;
   ModelHeap heap_, claimer_;
   ModelSpan span_{&heap_};
-  SimpleLock central_, registry_;
+  ModelLock central_, registry_;
   std::array<Plain<unsigned>, kFreers> contents_;
   std::array<Plain<Block*>, kFreers> links_;
 };

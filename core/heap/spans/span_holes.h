@@ -36,7 +36,10 @@ inline bool has_waited(const Span* span, uint32_t periods) {
   return hole_epoch.load(std::memory_order_relaxed) - span->hole_scan.since >= periods;
 }
 // Number of blocks on its list. A block that the owner is freeing may not be counted yet.
-inline uint32_t listed_blocks(const Span* span) { return span->carved - span->live_acquire(); }
+template <typename S>
+uint32_t listed_blocks(const S* span) {
+  return span->carved - span->live_acquire();
+}
 inline bool worth_rescan(const Span* span) {
   return listed_blocks(span) >= span->hole_scan.min_free_blocks;
 }

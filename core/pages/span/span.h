@@ -27,6 +27,7 @@
 #include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/pages/span/span_counts.h"
 
 namespace seemalloc {
 
@@ -58,7 +59,8 @@ enum class SpanState : uint8_t {
   kDetached,
 };
 
-struct alignas(kCacheLineBytes) Span {
+// The functions of its free list and its counts are in the base.
+struct alignas(kCacheLineBytes) Span : SpanCounts<Span> {
   // Invariant 4 (verify.h): block_bytes is the size of size_class, capacity is bytes / block_bytes,
   // carved ≤ capacity. Small and sampled spans.
   // Blocks freed by the owner since it last took the list: the local free list.
@@ -110,54 +112,6 @@ struct alignas(kCacheLineBytes) Span {
     } hole_scan;                 // kSmall
   };
 
-  uint32_t live() const { return countdown + bias; }
-  void set_live(uint32_t live) {
-    DCHECK(live >= hole_blocks_ && (block_bytes == 0 || live <= carved));
-    set_countdown(live - hole_blocks_, hole_blocks_);
-  }
-  // No block of it is allocated.
-  bool is_empty() const { return live() == hole_blocks_; }
-  // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can
-  // reach the span (remote.h, rule 6).
-  bool is_empty_acquire() const { return live_acquire() == hole_blocks(); }
-  // For a span whose countdown must never reach zero: its owner checks it whenever a list ends.
-  void set_live_without_countdown(uint32_t live) {
-    DCHECK(live <= carved && live >= hole_blocks_);
-    set_countdown(live + kNoCountdown, 0 - kNoCountdown);
-  }
-  void set_countdown(uint32_t frees, uint32_t rest) {
-    __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
-    __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
-  }
-  static constexpr uint32_t kNoCountdown = uint32_t{1} << 31;
-  // After set_live_without_countdown() the bias is constant: only the countdown changes.
-  uint32_t free_blocks_of_current() const { return carved + kNoCountdown - countdown; }
-  void set_all_live() { __atomic_store_n(&countdown, carved + kNoCountdown, __ATOMIC_RELAXED); }
-  // Number of blocks on local_free.
-  uint32_t free_blocks() const { return carved - live(); }
-
-  // Changes under the lock of the span's owner or list; a hint without it.
-  uint32_t hole_blocks() const { return __atomic_load_n(&hole_blocks_, __ATOMIC_RELAXED); }
-  // This many free blocks were taken off the list because their pages are purged. They count as
-  // live from now on, through the bias: the countdown belongs to the owner, which may be
-  // decrementing it.
-  void add_holes(uint32_t pages, uint32_t blocks) {
-    DCHECK((holes & pages) == 0 && hole_blocks_ + blocks <= carved);
-    holes |= pages;
-    __atomic_store_n(&hole_blocks_, hole_blocks_ + blocks, __ATOMIC_RELAXED);
-    __atomic_store_n(&bias, bias + blocks, __ATOMIC_RELAXED);
-  }
-  // The blocks are about to be allocated: they continue to count as live.
-  void remove_holes(uint32_t pages, uint32_t blocks) {
-    DCHECK((holes & pages) == pages && hole_blocks_ >= blocks);
-    holes &= ~pages;
-    __atomic_store_n(&hole_blocks_, hole_blocks_ - blocks, __ATOMIC_RELAXED);
-  }
-  void forget_holes() {
-    holes = 0;
-    __atomic_store_n(&hole_blocks_, 0, __ATOMIC_RELAXED);
-  }
-
   SEEMALLOC_ALWAYS_INLINE const void* owner() const {
     return reinterpret_cast<const void*>(racy_load(owner_));
   }
@@ -180,24 +134,6 @@ struct alignas(kCacheLineBytes) Span {
   // Changes under the lock of the homes table; a hint without it.
   uint32_t home() const { return __atomic_load_n(&home_, __ATOMIC_RELAXED); }
   void set_home(uint32_t home) { __atomic_store_n(&home_, home, __ATOMIC_RELAXED); }
-
-  // The owner's free. Release: a thread that sees the block on the list also sees its link.
-  SEEMALLOC_ALWAYS_INLINE void push_local_free(Block* block) {
-    block->next = local_free;
-    __atomic_store_n(&local_free, block, __ATOMIC_RELEASE);
-  }
-  // The list as seen by another thread that has detached the span: the part behind the first block
-  // does not change.
-  Block* free_list_acquire() const { return __atomic_load_n(&local_free, __ATOMIC_ACQUIRE); }
-
-  // The owner's last access in a free; it orders all earlier writes of the owner to the span before
-  // it. Pairs with live_acquire(). Returns true at zero.
-  SEEMALLOC_ALWAYS_INLINE bool count_down() { return decrement_last(countdown); }
-  // For threads that do not own the span. With the owner's slow_lock held, the result is at least
-  // the true number, and every access of the owner that it counts has completed.
-  uint32_t live_acquire() const {
-    return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED);
-  }
 
   // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's
   // divisibility test, which needs a multiplication instead of a division). Requires: p is in the
