@@ -5,8 +5,8 @@
 // A current span differs from an available one: its owner takes its whole local free list without a
 // lock, in refill_from_local_frees, when the thread free list has ended. The purger prevents that
 // without any extra store by the owner:
-// 1. Under the heap's slow_lock it clears local_refill_spans[c]. From now on refill_from_local_frees
-//    finds null, and refill waits for the lock.
+// 1. Under the heap's slow_lock it clears local_refill_spans[c]. From now on
+//    refill_from_local_frees finds null, and refill waits for the lock.
 // 2. It runs a fence on all running threads (membarrier). If the owner has read
 //    local_refill_spans[c] before the fence, then it has, even before that, stored the null that
 //    ended the thread free list, and heads[c] shows it.

@@ -3,6 +3,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/maintenance/current_spans.h"
+#include "core/heap/maintenance/hole_search.h"
 #include "core/heap/spans/central.h"
 #include "core/heap/spans/owned_spans.h"
 #include "core/heap/spans/remote_batch.h"
@@ -66,145 +67,6 @@ void release_purger() {
   purger.store(nullptr, std::memory_order_release);
 }
 
-// ---- pages of a span ----
-
-unsigned page_at(const Span* span, uintptr_t address) {
-  return static_cast<unsigned>((address >> page_shift()) - (span->start >> page_shift()));
-}
-
-// The pages that [start, end) of the span touches.
-uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
-  DCHECK(start < end && page_at(span, end - 1) < 32);
-  return (UINT32_MAX << page_at(span, start)) & (UINT32_MAX >> (31 - page_at(span, end - 1)));
-}
-static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
-
-// Pages that belong to the span alone (OS pages may be larger than ours) and that may have been
-// written to.
-uint32_t purgeable_pages(const Span* span) {
-  uintptr_t end =
-      span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
-  uintptr_t first = round_up(span->start, os::page_bytes()),
-            last = round_down(span->start + span->bytes, os::page_bytes());
-  if (end > last) end = last;
-  return first < end ? pages_touched(span, first, end) : 0;
-}
-
-// ---- free blocks of a detached span ----
-
-// These arrays belong to the purger, of which there is one; they are too large for a stack.
-constexpr uint32_t kMaxBlocks = kMaxSpanPages * kPageBytes / 8;
-uint16_t listed[kMaxBlocks];        // indexes of the list's blocks behind the first, in list order
-uint64_t is_free[kMaxBlocks / 64];  // by index: the listed blocks, and those in holes
-
-struct FreeList {
-  Block* first;    // stays where it is: the owner frees in front of it
-  uint32_t count;  // number of blocks, `first` included
-};
-
-uint32_t number_of(const Span* span, const Block* block) {
-  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) /
-                               span->block_bytes);
-}
-
-// Returns false if the block is marked already.
-bool mark_free(uint32_t number) {
-  DCHECK(number < kMaxBlocks);
-  uint64_t bit = uint64_t{1} << (number % 64);
-  if ((is_free[number / 64] & bit) != 0) return false;
-  is_free[number / 64] |= bit;
-  return true;
-}
-
-// Prefetches all cache lines with links at once; following the list would wait for one after the
-// other.
-void prefetch_links(const Span* span) {
-  size_t step = span->block_bytes < kCacheLineBytes ? kCacheLineBytes : span->block_bytes;
-  uintptr_t end = span->start + size_t{span->carved} * span->block_bytes;
-  for (uintptr_t at = span->start; at < end; at += step)
-    __builtin_prefetch(reinterpret_cast<const void*>(at));
-}
-
-// Reads the list into `listed` and `is_free`. Returns false if the list does not match the count:
-// the program has written to freed blocks (their owner will report it), or is freeing a block right
-// now.
-bool copy_free_list(const Span* span, const FreeList& list) {
-  prefetch_links(span);
-  uint32_t behind = 0;
-  for (const Block* block = list.first->next; block != nullptr; block = block->next) {
-    if (behind + 1 >= list.count || block == list.first || !span->is_carved_block(block))
-      return false;
-    uint32_t number = number_of(span, block);
-    if (!mark_free(number)) return false;
-    listed[behind++] = static_cast<uint16_t>(number);
-  }
-  return behind + 1 == list.count;
-}
-
-bool mark_hole_blocks(const Span* span) {
-  for (uint32_t pages = span->holes; pages != 0; pages &= pages - 1) {
-    BlockRange range = blocks_starting_in(span, lowest_page(pages));
-    for (uint32_t i = range.first; i < range.end; i++) {
-      if (!mark_free(i)) return false;
-    }
-  }
-  return true;
-}
-
-// The pages touched by a block that is not free, and the page of the first free block's link.
-uint32_t busy_pages(const Span* span, const Block* first) {
-  uintptr_t link = reinterpret_cast<uintptr_t>(first);
-  uint32_t busy = pages_touched(span, link, link + sizeof(Block));
-  for (uint32_t from = 0; from < span->carved; from += 64) {
-    uint64_t others = ~is_free[from / 64];
-    for (; others != 0; others &= others - 1) {
-      uint32_t number = from + static_cast<uint32_t>(__builtin_ctzll(others));
-      if (number >= span->carved) break;
-      uintptr_t block = reinterpret_cast<uintptr_t>(span->block_at(number));
-      if (block != link) busy |= pages_touched(span, block, block + span->block_bytes);
-    }
-  }
-  return busy;
-}
-
-// Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a
-// huge page for them.
-uint32_t find_holes(const Span* span, const FreeList& list) {
-  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
-  DCHECK(span->carved <= kMaxBlocks && list.count <= span->carved);
-  for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
-  if (list.first == nullptr || !copy_free_list(span, list) || !mark_hole_blocks(span)) return 0;
-  uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
-  unsigned all = static_cast<unsigned>(span->bytes / os::page_bytes());
-  bool enough =
-      static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all || !pages::is_on_huge_page(span);
-  return enough ? pages : 0;
-}
-
-// Takes the blocks that start in these pages off the list.
-void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
-  DCHECK(span->state == SpanState::kDetached);
-  DCHECK(pages != 0 && (span->holes & pages) == 0);
-  Block* kept = list.first;
-  uint32_t holes = 0, unlinked = 0;
-  bool gap = false;
-  for (uint32_t i = 0; i + 1 < list.count; i++) {
-    Block* block = span->block_at(listed[i]);
-    uint32_t page = uint32_t{1} << page_at(span, reinterpret_cast<uintptr_t>(block));
-    if ((pages & page) != 0) {
-      holes |= page;
-      unlinked++;
-      gap = true;
-      continue;
-    }
-    if (gap) kept->next = block;
-    gap = false;
-    kept = block;
-  }
-  if (gap) kept->next = nullptr;
-  span->add_holes(holes, unlinked);
-}
-
 // Returns the bytes purged. Sets *refused if the kernel did not purge all of them.
 size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
   DCHECK(pages != 0 && span->state == SpanState::kDetached);
@@ -253,18 +115,9 @@ template <typename L>
 void purge_detached(Span* span, L& lock, Pass& pass) {
   DCHECK(span->state == SpanState::kDetached &&
          detached_span.load(std::memory_order_relaxed) == span);
-  FreeList list{};
-  {
-    LockGuard guard(lock);
-    list.count = listed_blocks(span);  // loaded first: every block that it counts is on the list
-    list.first = span->free_list_acquire();
-  }
-  uint32_t pages = find_holes(span, list);
+  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
+  uint32_t pages = make_holes(span, lock);
   if (pages == 0) return;
-  {
-    LockGuard guard(lock);
-    unlink_blocks(span, list, pages);
-  }
   size_t bytes = purge_pages(span, pages, &pass.refused);
   pass.bytes += bytes;
   purged_bytes.fetch_add(bytes, std::memory_order_relaxed);

@@ -30,7 +30,8 @@
 // not use it.
 //
 // Callers: heap::tick() and purge_all(). Threads: any, one at a time; the others skip the work.
-// Checked by holes_model_test.cc (every interleaving on a small model) and holes_test.cc (threads).
+// Steps 2 and 3 are in hole_search.h. Checked by holes_model_test.cc, which runs that code in every
+// interleaving, with weak memory, and holes_test.cc (threads).
 #pragma once
 
 #include <cstddef>

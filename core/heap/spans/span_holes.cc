@@ -13,16 +13,6 @@ namespace {
 std::atomic<uint64_t> refilled_bytes{0};
 }  // namespace
 
-BlockRange blocks_starting_in(const Span* span, unsigned page) {
-  uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
-  auto blocks_before = [span](uintptr_t address) {
-    if (address <= span->start) return uint32_t{0};
-    uint64_t blocks = (address - span->start + span->block_bytes - 1) / span->block_bytes;
-    return blocks < span->carved ? static_cast<uint32_t>(blocks) : span->carved;
-  };
-  return {blocks_before(page_start), blocks_before(page_end)};
-}
-
 bool may_have_holes(const Span* span) {
   size_t free_bytes = size_t{listed_blocks(span)} * span->block_bytes;
   return free_bytes >= 2 * os::page_bytes() && worth_rescan(span);

@@ -55,12 +55,24 @@ struct BlockRange {
 };
 // The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in
 // Span::holes.
-BlockRange blocks_starting_in(const Span* span, unsigned page);
+template <typename S>
+BlockRange blocks_starting_in(const S* span, unsigned page);
 inline unsigned lowest_page(uint32_t pages) { return static_cast<unsigned>(__builtin_ctz(pages)); }
 // The size and the addresses of these pages.
 inline unsigned page_shift() { return static_cast<unsigned>(__builtin_ctzll(os::page_bytes())); }
-inline uintptr_t address_of_page(const Span* span, unsigned page) {
+template <typename S>
+uintptr_t address_of_page(const S* span, unsigned page) {
   return ((span->start >> page_shift()) + page) << page_shift();
+}
+template <typename S>
+BlockRange blocks_starting_in(const S* span, unsigned page) {
+  uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
+  auto blocks_before = [span](uintptr_t address) {
+    if (address <= span->start) return uint32_t{0};
+    uint64_t blocks = (address - span->start + span->block_bytes - 1) / span->block_bytes;
+    return blocks < span->carved ? static_cast<uint32_t>(blocks) : span->carved;
+  };
+  return {blocks_before(page_start), blocks_before(page_end)};
 }
 
 // Makes the blocks of one hole a null-terminated list. They no longer count as blocks in a hole,

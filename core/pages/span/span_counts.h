@@ -12,8 +12,8 @@
 //    first block of that list, no link changes as long as no thread allocates from the span.
 // 3. Other threads never write countdown: a decrement of the owner would be lost, or theirs. They
 //    raise bias, under slow_lock.
-// Checked by span_counts_model_test.cc and current_spans_model_test.cc, which run this code in
-// every interleaving, with weak memory.
+// Checked by span_counts_model_test.cc, current_spans_model_test.cc and holes_model_test.cc, which
+// run this code in every interleaving, with weak memory.
 #pragma once
 
 #include <arch_words.h>
