@@ -33,13 +33,19 @@ inline void spin_pause() {
 #endif
 }
 
-// Tries for a fifth of a second, or only a few times if this thread itself may be the holder.
+// Tries for two seconds, or only a few times if this thread itself may be the holder. On a busy
+// machine a holder may not run for some tenths of a second; a child whose fork gave up would wait
+// for it forever. Spins between the pauses: a thread that takes the lock again and again leaves it
+// free for moments only.
 template <typename Machine, typename F>
 bool acquire_with_timeout(bool interrupted, F acquire) {
-  constexpr int kTries = 2000, kTriesInterrupted = 3;
+  constexpr int kTries = 20000, kTriesInterrupted = 3;
   constexpr uint64_t kPauseNs = 100000;
   for (int i = 0; i < (interrupted ? kTriesInterrupted : kTries); i++) {
-    if (acquire()) return true;
+    for (int spin = 0; spin < Machine::kSpinsBeforeSleep; spin++) {
+      if (acquire()) return true;
+      spin_pause();
+    }
     Machine::pause(kPauseNs);
   }
   return false;
