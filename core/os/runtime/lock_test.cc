@@ -1,13 +1,16 @@
 // Waiting for a lock is counted, with its duration; taking a free one is not.
 #include "core/os/runtime/lock.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include <atomic>
 #include <thread>
 
 #include "core/base/units.h"
 #include "core/os/kernel/clock.h"
+#include "core/os/kernel/fault.h"
 #include "core/os/kernel/wait.h"
 
 namespace seemalloc {
@@ -65,6 +68,28 @@ TYPED_TEST(LockWaitTest, AWaiterIsCountedWithItsTime) {
   EXPECT_EQ(after.waits - before.waits, 1u);
   EXPECT_GT(after.wait_ns - before.wait_ns, 0u);
   EXPECT_LT(after.wait_ns - before.wait_ns, os::monotonic_ns() - begin);
+}
+
+// On a busy machine the holder may not run while the forking thread pauses many times.
+TYPED_TEST(LockWaitTest, AForkWaitsForAHolderThatDoesNotRun) {
+  constexpr unsigned kPauses = 10000;
+  static TypeParam lock;
+  std::atomic<bool> held{false}, release{false};
+  os::FailCalls pauses(SYS_futex, ETIMEDOUT);  // each pause ends immediately
+  std::thread holder([&] {
+    LockGuard guard(lock);
+    held = true;
+    while (!release && pauses.refusals() < kPauses) std::this_thread::yield();
+  });
+  while (!held) std::this_thread::yield();
+  lock.lock_for_fork();
+  std::thread([] { EXPECT_FALSE(lock.try_lock()); }).join();
+  EXPECT_GE(pauses.refusals(), kPauses) << "the fork has given up";
+  release = true;
+  lock.unlock_after_fork();
+  holder.join();
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
 }
 
 // Each time a thread is kept out counts once, as a short or a long wait.
