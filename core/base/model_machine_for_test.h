@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -211,22 +212,45 @@ class ModelSection {
   Plain<unsigned> inside_, uses_;
 };
 
-// Runs the model with each order of the shipped code weakened, one at a time: seq_cst to acq_rel,
-// each order to relaxed, a fence or a wake to nothing. Returns the sites in `file` for which no
-// problem was found. `run` makes a model, calls the function with it, explores it and returns the
-// problem.
-using ModelSetUp = std::function<void(Model&)>;
-inline std::string unneeded_orders(
-    const std::function<std::string(const ModelSetUp&, std::map<Model::Site, Model::Met>*)>& run,
-    const std::string& file, unsigned* tried) {
+// Explores a world: what the threads of a model share, made after the model. It has `kThreads`, and
+// start(model), which adds the threads and sets the model's options. Returns the problem, or "".
+// `change` may change the model before the exploration; `inspect` is called after it.
+using ModelChange = std::function<void(Model&)>;
+template <class World>
+std::string explore(
+    const ModelChange& change = [](Model&) {},
+    const std::function<void(const Model&, const World&)>& inspect = [](const Model&,
+                                                                        const World&) {}) {
+  auto model = std::make_unique<Model>(World::kThreads);
+  auto world = std::make_unique<World>();
+  world->start(*model);
+  change(*model);
+  std::string problem = model->explore();
+  inspect(*model, *world);
+  return problem;
+}
+
+// The problem of a broken variant, without the steps that lead to it.
+template <class World>
+std::string problem_of() {
+  std::string problem = explore<World>();
+  return problem.substr(0, problem.find('\n'));
+}
+
+// Explores the world with each order of the shipped code weakened, one at a time: seq_cst to
+// acq_rel, each order to relaxed, a fence or a wake to nothing. Returns the sites in `file` for
+// which no problem was found.
+template <class World>
+std::string unneeded_orders(const std::string& file, unsigned* tried) {
   std::map<Model::Site, Model::Met> sites;
-  std::string unneeded = run([](Model&) {}, &sites);
+  std::string unneeded = explore<World>(
+      [](Model&) {}, [&](const Model& model, const World&) { sites = model.sites(); });
   for (const auto& [site, met] : sites) {
     if (!met.orders || !site.file.ends_with(file)) continue;
     for (bool only_seq_cst : {true, false}) {
       if (only_seq_cst && !met.seq_cst) continue;
       ++*tried;
-      std::string problem = run([&](Model& model) { model.weaken(site, only_seq_cst); }, nullptr);
+      std::string problem = explore<World>([&](Model& model) { model.weaken(site, only_seq_cst); });
       if (problem.empty())
         unneeded += met.name + (only_seq_cst ? ": acq_rel is enough\n" : ": relaxed is enough\n");
       if (problem == "too many states") unneeded += met.name + ": too many states\n";

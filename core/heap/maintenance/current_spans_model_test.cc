@@ -59,15 +59,25 @@ struct AsShipped {
   static ModelBlock* list_head(ModelCache& cache) { return load_acquire(cache.heads[0]); }
 };
 
-struct Seen {
-  size_t states = 0;
-  bool purged = false, gave_up = false, took_local_frees = false;
-};
-
 template <class Steps>
 class World {
  public:
+  static constexpr unsigned kThreads = 2;
+  bool purged = false, gave_up = false, took_local_frees = false;
+
   World() { heap_.body = &body_; }
+  void start(Model& model) {
+    model.has_fences = true;
+    model.stores_continue_releases = true;  // malloc's pop stores the list's head without ordering
+    auto write = [this] { malloc_and_write(); };
+    model.thread({[this] { malloc_and_free(); }, write, write, write, write}, 1);
+    model.thread({[this] { purge(); }}, 1);
+    model.before_run = [this] { before_run(); };
+  }
+
+ private:
+  static constexpr unsigned kBlocks = 5;
+
   // Private to the owner.
   void before_run() {
     heap_.allocated_bytes = 0;
@@ -88,7 +98,7 @@ class World {
     auto may_take = [](const ModelSpan*, const ModelBlock*) { return true; };
     ModelSpan* span = nullptr;
     if (classes != 0) span = take_closed_span<ModelSpan>(heap_, 0, list_head, may_take);
-    if (span == nullptr) return void(seen.gave_up = true);
+    if (span == nullptr) return void(gave_up = true);
     if (span != &span_) return;
     heap_.slow_lock.lock();
     uint32_t count = listed_blocks(span);
@@ -100,20 +110,15 @@ class World {
     for (ModelBlock* block = first->next; block != nullptr; block = next, behind++) {
       next = block->next;
       block->next = next;  // its page is purged
-      seen.purged = true;
+      purged = true;
     }
     // A block that is being freed may be on the list and not be counted.
     Model::current().check(behind + 1 >= count, "counted blocks are not on the list");
   }
-  Seen seen;
-
- private:
-  static constexpr unsigned kBlocks = 5;
-
   ModelBlock* malloc() {
     if (ModelBlock* block = pop_first(cache_.heads[0])) return block;
     if (ModelBlock* block = take_local_frees(heap_, cache_, 0)) {
-      seen.took_local_frees = true;
+      took_local_frees = true;
       return block;
     }
     heap_.slow_lock.lock();
@@ -146,55 +151,27 @@ class World {
   ModelCache cache_{{&blocks_[0]}};
 };
 
-template <class Steps>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  auto model = std::make_unique<Model>(2u);
-  model->has_fences = true;
-  model->stores_continue_releases = true;  // malloc's pop stores the list's head without ordering
-  World<Steps> world;
-  auto free = [&] { world.malloc_and_free(); };
-  auto write = [&] { world.malloc_and_write(); };
-  model->thread({free, write, write, write, write}, 1);
-  model->thread({[&] { world.purge(); }}, 1);
-  model->before_run = [&] { world.before_run(); };
-  set_up(*model);
-  std::string problem = model->explore();
-  world.seen.states = model->states();
-  if (seen != nullptr) *seen = world.seen;
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class Steps>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<Steps>(set_up, sites, nullptr);
-}
-template <class Steps>
-std::string problem_of() {
-  std::string problem = explore<Steps>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
-
 TEST(CurrentSpansModel, NeverBothAtTheListInAnyInterleaving) {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<AsShipped>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 1000u);
-  EXPECT_TRUE(seen.purged);
-  EXPECT_TRUE(seen.gave_up);
-  EXPECT_TRUE(seen.took_local_frees);
+  auto inspect = [](const Model& model, const World<AsShipped>& world) {
+    EXPECT_GT(model.states(), 1000u);
+    EXPECT_TRUE(world.purged);
+    EXPECT_TRUE(world.gave_up);
+    EXPECT_TRUE(world.took_local_frees);
+  };
+  EXPECT_EQ(explore<World<AsShipped>>([](Model&) {}, inspect), "");
 }
 
 // The fence and the store that ends take_local_frees.
 TEST(CurrentSpansModel, EachOrderIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "current_span_protocol.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<AsShipped>>("current_span_protocol.h", &tried), "");
   EXPECT_EQ(tried, 2u);
 }
 
 // The four orders of span_counts.h.
 TEST(CurrentSpansModel, EachOrderOfTheListAndItsCountIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "span_counts.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<AsShipped>>("span_counts.h", &tried), "");
   EXPECT_EQ(tried, 4u);
 }
 
@@ -202,7 +179,7 @@ struct CopiesWithoutAcquire : AsShipped {
   static ModelBlock* list_head(ModelCache& cache) { return load_relaxed(cache.heads[0]); }
 };
 TEST(CurrentSpansModel, TheListIsReadWithAcquire) {
-  EXPECT_NE(problem_of<CopiesWithoutAcquire>(), "");
+  EXPECT_NE(problem_of<World<CopiesWithoutAcquire>>(), "");
 }
 
 struct TakesWhereTheListHasEnded : AsShipped {
@@ -213,7 +190,7 @@ struct TakesWhereTheListHasEnded : AsShipped {
   }
 };
 TEST(CurrentSpansModel, WhereTheListHasEndedTheOwnerMayBeAnywhere) {
-  EXPECT_NE(problem_of<TakesWhereTheListHasEnded>(), "");
+  EXPECT_NE(problem_of<World<TakesWhereTheListHasEnded>>(), "");
 }
 
 struct ReadsTheListBeforeTheFence : AsShipped {
@@ -225,7 +202,7 @@ struct ReadsTheListBeforeTheFence : AsShipped {
   static ModelBlock* list_head(ModelCache&) { return seen_before; }
 };
 TEST(CurrentSpansModel, AListThatIsSeenBeforeTheFenceHasEndedByThen) {
-  EXPECT_NE(problem_of<ReadsTheListBeforeTheFence>(), "");
+  EXPECT_NE(problem_of<World<ReadsTheListBeforeTheFence>>(), "");
 }
 
 }  // namespace

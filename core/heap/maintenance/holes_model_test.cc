@@ -49,14 +49,19 @@ struct AsShipped {
   static bool may_allocate(bool detached) { return !detached; }
 };
 
-struct Seen {
-  size_t states = 0;
-  bool purged = false, allocated = false, refilled_hole = false;
-};
-
 template <class Steps>
 class World {
  public:
+  static constexpr unsigned kThreads = 2;
+  bool purged = false, allocated = false, refilled_hole = false;
+
+  void start(Model& model) {
+    model.thread({[this] { free(); }, [this] { refill(); }}, 1);
+    model.thread({[this] { purge(); }}, 1);
+    model.at_end = [this] { return at_end(); };
+  }
+
+ private:
   void free() {
     span_.push_local_free(&memory_.blocks[0]);
     Model::current().check(!span_.count_down(), "the countdown ends with a live block");
@@ -74,7 +79,7 @@ class World {
     for (; pages != 0; pages &= pages - 1) {
       BlockRange range = blocks_starting_in(&span_, lowest_page(pages));
       for (uint32_t i = range.first; i < range.end; i++) memory_.blocks[i].next = nullptr;
-      seen.purged = true;
+      purged = true;
     }
     lock_.lock();
     detached_ = false;
@@ -93,9 +98,6 @@ class World {
     if (!allocated_ && live + listed + in_holes != kBlocks) return "a block is lost";
     return "";
   }
-  Seen seen;
-
- private:
   // As refill: the list, then the holes.
   void allocate() {
     std::array<bool, kBlocks> mine{};
@@ -115,7 +117,7 @@ class World {
       BlockRange range = blocks_starting_in(&span_, lowest_page(pages));
       for (uint32_t i = range.first; i < range.end; i++) take(i);
       span_.remove_holes(1u << lowest_page(pages), range.end - range.first);
-      seen.refilled_hole = true;
+      refilled_hole = true;
     }
     for (uint32_t i = 0; i < 5; i++) {
       Model::current().check(mine[i], "a block is lost");
@@ -123,7 +125,7 @@ class World {
     }
     span_.set_live_without_countdown(kBlocks);
     allocated_ = true;
-    seen.allocated = true;
+    allocated = true;
   }
 
   Memory memory_{{ModelBlock{nullptr}, ModelBlock{&memory_.blocks[2]},
@@ -134,45 +136,21 @@ class World {
   Plain<bool> detached_{false}, allocated_{false};
 };
 
-template <class Steps>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  auto model = std::make_unique<Model>(2u);
-  auto world = std::make_unique<World<Steps>>();
-  model->thread({[&] { world->free(); }, [&] { world->refill(); }}, 1);
-  model->thread({[&] { world->purge(); }}, 1);
-  model->at_end = [&] { return world->at_end(); };
-  set_up(*model);
-  std::string problem = model->explore();
-  world->seen.states = model->states();
-  if (seen != nullptr) *seen = world->seen;
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class Steps>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<Steps>(set_up, sites, nullptr);
-}
-template <class Steps>
-std::string problem_of() {
-  std::string problem = explore<Steps>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
-
 TEST(HolesModel, NoInterleavingLosesABlockOrPurgesOneInUse) {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<AsShipped>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 100u);
-  EXPECT_TRUE(seen.purged);
-  EXPECT_TRUE(seen.allocated);
-  EXPECT_TRUE(seen.refilled_hole);
+  auto inspect = [](const Model& model, const World<AsShipped>& world) {
+    EXPECT_GT(model.states(), 100u);
+    EXPECT_TRUE(world.purged);
+    EXPECT_TRUE(world.allocated);
+    EXPECT_TRUE(world.refilled_hole);
+  };
+  EXPECT_EQ(explore<World<AsShipped>>([](Model&) {}, inspect), "");
 }
 
 // A count that is read without its list is noticed: copy_free_list() refuses. That the count has
 // acquire and release is needed for the release of a span (span_counts_model_test.cc).
 TEST(HolesModel, EachOrderOfTheListIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "span_counts.h", &tried),
+  EXPECT_EQ(unneeded_orders<World<AsShipped>>("span_counts.h", &tried),
             "count_down store: relaxed is enough\n"
             "live_acquire load: relaxed is enough\n");
   EXPECT_EQ(tried, 4u);
@@ -182,7 +160,7 @@ struct AllocatesFromADetachedSpan : AsShipped {
   static bool may_allocate(bool) { return true; }
 };
 TEST(HolesModel, ASpanThatIsNotDetachedIsPurgedInUse) {
-  EXPECT_NE(problem_of<AllocatesFromADetachedSpan>(), "");
+  EXPECT_NE(problem_of<World<AllocatesFromADetachedSpan>>(), "");
 }
 
 // Changes nothing, unless the owner has pushed a block in front meanwhile.
@@ -195,7 +173,7 @@ struct ReplacesTheFirstBlock : AsShipped {
   }
 };
 TEST(HolesModel, ReplacingFirstBlockLosesOwnerFrees) {
-  EXPECT_NE(problem_of<ReplacesTheFirstBlock>(), "");
+  EXPECT_NE(problem_of<World<ReplacesTheFirstBlock>>(), "");
 }
 
 struct WritesTheCountdown : AsShipped {
@@ -212,7 +190,7 @@ struct WritesTheCountdown : AsShipped {
   }
 };
 TEST(HolesModel, CountdownWrittenByAnotherThreadIsDetected) {
-  EXPECT_NE(problem_of<WritesTheCountdown>(), "");
+  EXPECT_NE(problem_of<World<WritesTheCountdown>>(), "");
 }
 
 struct PurgesPagesWithLiveBlocks : AsShipped {
@@ -221,7 +199,7 @@ struct PurgesPagesWithLiveBlocks : AsShipped {
   }
 };
 TEST(HolesModel, APageWithALiveBlockIsNoHole) {
-  EXPECT_NE(problem_of<PurgesPagesWithLiveBlocks>(), "");
+  EXPECT_NE(problem_of<World<PurgesPagesWithLiveBlocks>>(), "");
 }
 
 }  // namespace

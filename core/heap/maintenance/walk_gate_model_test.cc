@@ -16,65 +16,50 @@ struct ModelGate : BasicWalkGate<ModelMachine> {
   static void forget_this_thread() { own_state = {}; }
 };
 
-struct Seen {
-  size_t states = 0;
-  bool a_worker_did_without = false;
-};
-
 // Each worker changes a list of its own, which every walker reads: a data race, unless the gate
 // keeps them apart.
 template <class Gate>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  auto model = std::make_unique<Model>(4u);
-  Gate gate;
-  std::array<Plain<unsigned>, 2> lists;
-  Seen met;
-  for (unsigned worker : {0u, 1u}) {
-    auto work = [&, worker] {
-      if (!gate.enter()) return void(met.a_worker_did_without = true);
-      lists[worker].write(1);
-      gate.leave();
-    };
-    model->thread({work}, worker == 0 ? 2 : 1);
+class World {
+ public:
+  static constexpr unsigned kThreads = 4;
+  bool a_worker_did_without = false;
+
+  ~World() { Gate::forget_this_thread(); }
+  void start(Model& model) {
+    model.thread({[this] { work(0); }}, 2);
+    model.thread({[this] { work(1); }}, 1);
+    for (int walker = 0; walker < 2; walker++) model.thread({[this] { walk(); }}, 1);
+    model.before_run = [] { Gate::forget_this_thread(); };
   }
-  auto walk = [&] {
-    Model::current().check(gate.begin_walk(), "a walk did not wait");
-    for (const auto& list : lists) list.read();
-    gate.end_walk();
-  };
-  model->thread({walk}, 1);
-  model->thread({walk}, 1);
-  model->before_run = [] { Gate::forget_this_thread(); };
-  set_up(*model);
-  std::string problem = model->explore();
-  Gate::forget_this_thread();
-  met.states = model->states();
-  if (seen != nullptr) *seen = met;
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class Gate>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<Gate>(set_up, sites, nullptr);
-}
-template <class Gate>
-std::string problem_of() {
-  std::string problem = explore<Gate>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
+
+ private:
+  void work(unsigned worker) {
+    if (!gate_.enter()) return void(a_worker_did_without = true);
+    lists_[worker].write(1);
+    gate_.leave();
+  }
+  void walk() {
+    Model::current().check(gate_.begin_walk(), "a walk did not wait");
+    for (const auto& list : lists_) list.read();
+    gate_.end_walk();
+  }
+
+  Gate gate_;
+  std::array<Plain<unsigned>, 2> lists_;
+};
 
 TEST(WalkGateModel, NothingIsChangedUnderAWalk) {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<ModelGate>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 1000u);
-  EXPECT_TRUE(seen.a_worker_did_without);
+  auto inspect = [](const Model& model, const World<ModelGate>& world) {
+    EXPECT_GT(model.states(), 1000u);
+    EXPECT_TRUE(world.a_worker_did_without);
+  };
+  EXPECT_EQ(explore<World<ModelGate>>([](Model&) {}, inspect), "");
 }
 
 // A worker that withdraws in enter() has changed nothing that it would have to release.
 TEST(WalkGateModel, EachOrderIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelGate>, "walk_gate.h", &tried),
+  EXPECT_EQ(unneeded_orders<World<ModelGate>>("walk_gate.h", &tried),
             "enter add: relaxed is enough\n");
   EXPECT_EQ(tried, 11u);
 }
@@ -88,7 +73,7 @@ struct WorkersReadFirst : ModelGate {
   }
 };
 TEST(WalkGateModel, WorkersAnnounceThemselvesFirst) {
-  EXPECT_NE(problem_of<WorkersReadFirst>(), "");
+  EXPECT_NE(problem_of<World<WorkersReadFirst>>(), "");
 }
 
 struct WalkersReadFirst : ModelGate {
@@ -100,7 +85,7 @@ struct WalkersReadFirst : ModelGate {
   }
 };
 TEST(WalkGateModel, WalkersAnnounceThemselvesFirst) {
-  EXPECT_NE(problem_of<WalkersReadFirst>(), "");
+  EXPECT_NE(problem_of<World<WalkersReadFirst>>(), "");
 }
 
 struct WorkersForgetToLeave : ModelGate {
@@ -112,7 +97,7 @@ struct WorkersForgetToLeave : ModelGate {
   }
 };
 TEST(WalkGateModel, AWorkerThatDoesWithoutLeaves) {
-  EXPECT_EQ(problem_of<WorkersForgetToLeave>(), "a thread waits for ever");
+  EXPECT_EQ(problem_of<World<WorkersForgetToLeave>>(), "a thread waits for ever");
 }
 
 }  // namespace

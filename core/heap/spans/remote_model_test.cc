@@ -59,10 +59,22 @@ struct AsShipped {
   }
 };
 
-template <class Steps>
+template <class Steps, bool claims = false>
 class World {
  public:
-  explicit World(bool claims) : claims_(claims) {}
+  static constexpr unsigned kThreads = kFreers + 1;
+
+  void start(Model& model) {
+    for (unsigned i = 0; i < kFreers; i++) {
+      Model::Phases phases{[this, i] { free(i); }};
+      if (claims && i == 0) phases.push_back([this] { drain_claimer(); });
+      model.thread(phases, 1);
+    }
+    model.thread({[this] { drain(); }, [this] { end(); }}, 1);
+    model.at_end = [this] { return at_end(); };
+  }
+
+ private:
   // Frees block i.
   void free(unsigned i) {
     contents_[i].write(i);  // the program's last write to the block
@@ -102,9 +114,8 @@ class World {
     return blocks == kFreers ? "" : "blocks are lost";
   }
 
- private:
   bool free_to_central(unsigned i) {
-    if (claims_ && i == 0) {
+    if (claims && i == 0) {
       LockGuard slow(claimer_.slow_lock);
       LockGuard guard(central_);
       if (span_.remote.load(std::memory_order_relaxed) != kUnowned) return false;
@@ -150,7 +161,6 @@ class World {
   }
 
   std::array<Block, kFreers> blocks_{};
-  const bool claims_;
   ModelHeap heap_, claimer_;
   ModelSpan span_{&heap_};
   ModelLock central_, registry_;
@@ -158,42 +168,10 @@ class World {
   std::array<Plain<Block*>, kFreers> links_;
 };
 
-template <class Steps>
-std::string explore_and_see(bool claims, const ModelSetUp& set_up,
-                            std::map<Model::Site, Model::Met>* sites, size_t* states) {
-  auto model = std::make_unique<Model>(kFreers + 1);
-  World<Steps> world(claims);
-  for (unsigned i = 0; i < kFreers; i++) {
-    Model::Phases phases{[&, i] { world.free(i); }};
-    if (claims && i == 0) phases.push_back([&] { world.drain_claimer(); });
-    model->thread(phases, 1);
-  }
-  model->thread({[&] { world.drain(); }, [&] { world.end(); }}, 1);
-  model->at_end = [&] { return world.at_end(); };
-  set_up(*model);
-  std::string problem = model->explore();
-  if (states != nullptr) *states = model->states();
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class Steps, bool claims>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<Steps>(claims, set_up, sites, nullptr);
-}
-template <class Steps, bool claims = false>
-std::string problem_of() {
-  std::string problem = explore<Steps, claims>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
-
 TEST(RemoteModel, EveryInterleavingReturnsEveryBlock) {
-  for (bool claims : {false, true}) {
-    size_t states = 0;
-    EXPECT_EQ(explore_and_see<AsShipped>(
-                  claims, [](Model&) {}, nullptr, &states),
-              "");
-    EXPECT_GT(states, 1000u);
-  }
+  auto inspect = [](const Model& model, const auto&) { EXPECT_GT(model.states(), 1000u); };
+  EXPECT_EQ(explore<World<AsShipped>>([](Model&) {}, inspect), "");
+  EXPECT_EQ((explore<World<AsShipped, true>>([](Model&) {}, inspect)), "");
 }
 
 // Pusher and owner both modify `pending`: the later one sees what the earlier one did before,
@@ -201,7 +179,7 @@ TEST(RemoteModel, EveryInterleavingReturnsEveryBlock) {
 // well. All else is needed.
 TEST(RemoteModel, EachOrderIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<AsShipped, true>, "remote_protocol.h", &tried),
+  EXPECT_EQ((unneeded_orders<World<AsShipped, true>>("remote_protocol.h", &tried)),
             "push_pending cas: acq_rel is enough\n"
             "take_pending exchange: acq_rel is enough\n"
             "become_zombie store: acq_rel is enough\n"
@@ -216,7 +194,7 @@ struct NoZombieCheck : AsShipped {
   static void announce(ModelHeap& owner, ModelSpan* span, auto) { push_pending(owner, span); }
 };
 TEST(RemoteModel, WithoutTheZombieCheckASpanIsLost) {
-  EXPECT_EQ(problem_of<NoZombieCheck>(), "the span stays with a thread that has ended");
+  EXPECT_EQ(problem_of<World<NoZombieCheck>>(), "the span stays with a thread that has ended");
 }
 
 struct ChecksBeforeItPushes : AsShipped {
@@ -227,7 +205,8 @@ struct ChecksBeforeItPushes : AsShipped {
   }
 };
 TEST(RemoteModel, AZombieCheckBeforeThePushIsTooEarly) {
-  EXPECT_EQ(problem_of<ChecksBeforeItPushes>(), "the span stays with a thread that has ended");
+  EXPECT_EQ(problem_of<World<ChecksBeforeItPushes>>(),
+            "the span stays with a thread that has ended");
 }
 
 struct HandsOnWaitingBlocks : AsShipped {
@@ -238,7 +217,7 @@ struct HandsOnWaitingBlocks : AsShipped {
   }
 };
 TEST(RemoteModel, HandingOnASpanWithWaitingBlocksLosesThem) {
-  EXPECT_NE(problem_of<HandsOnWaitingBlocks>(), "");
+  EXPECT_NE(problem_of<World<HandsOnWaitingBlocks>>(), "");
 }
 
 struct ReadsNextTooLate : AsShipped {
@@ -248,7 +227,7 @@ struct ReadsNextTooLate : AsShipped {
   }
 };
 TEST(RemoteModel, ASpanWhoseChainIsTakenMayBePushedAgain) {
-  EXPECT_EQ(problem_of<ReadsNextTooLate>(), "data race");
+  EXPECT_EQ(problem_of<World<ReadsNextTooLate>>(), "data race");
 }
 
 struct ClaimsTooEarly : AsShipped {
@@ -258,7 +237,8 @@ struct ClaimsTooEarly : AsShipped {
   }
 };
 TEST(RemoteModel, AClaimedSpanHasItsOwnerBeforeRemoteFrees) {
-  EXPECT_EQ((problem_of<ClaimsTooEarly, true>()), "the owner changed while remote frees waited");
+  EXPECT_EQ((problem_of<World<ClaimsTooEarly, true>>()),
+            "the owner changed while remote frees waited");
 }
 
 struct ReleasesFirst : AsShipped {
@@ -267,7 +247,7 @@ struct ReleasesFirst : AsShipped {
     heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
   }
 };
-TEST(RemoteModel, AZombieDrainsOnceMore) { EXPECT_NE(problem_of<ReleasesFirst>(), ""); }
+TEST(RemoteModel, AZombieDrainsOnceMore) { EXPECT_NE(problem_of<World<ReleasesFirst>>(), ""); }
 
 }  // namespace
 }  // namespace seemalloc::heap

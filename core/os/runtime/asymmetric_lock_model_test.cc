@@ -12,62 +12,49 @@ namespace {
 
 using ModelLock = BasicAsymmetricLock<ModelMachine>;
 
-struct Seen {
-  size_t states = 0;
+template <class L>
+class World {
+ public:
+  static constexpr unsigned kThreads = 3;
   bool owner_got_in = false, other_got_in = false, owner_did_without = false;
+
+  void start(Model& model) {
+    model.has_fences = true;
+    auto owner_enters = [this] {
+      bool in = lock_.try_lock_owner();
+      (in ? owner_got_in : owner_did_without) = true;
+      if (!in) Model::current().end_body();
+    };
+    auto other_enters = [this] {
+      bool in = lock_.try_lock_other();
+      other_got_in |= in;
+      if (!in) Model::current().end_body();
+    };
+    auto use = [this](unsigned thread) { return [this, thread] { section_.use(thread); }; };
+    model.thread({owner_enters, use(0), [this] { lock_.unlock_owner(); }}, 2);
+    for (unsigned other : {1u, 2u})
+      model.thread({other_enters, use(other), [this] { lock_.unlock_other(); }}, 2);
+  }
+
+ private:
+  L lock_;
+  ModelSection section_;
 };
 
-template <class L>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  auto model = std::make_unique<Model>(3u);
-  L lock;
-  ModelSection section;
-  Seen met;
-  auto owner_enters = [&] {
-    bool in = lock.try_lock_owner();
-    (in ? met.owner_got_in : met.owner_did_without) = true;
-    if (!in) model->end_body();
-  };
-  model->thread({owner_enters, [&] { section.use(0); }, [&] { lock.unlock_owner(); }}, 2);
-  for (unsigned other : {1u, 2u}) {
-    auto enters = [&] {
-      bool in = lock.try_lock_other();
-      met.other_got_in |= in;
-      if (!in) model->end_body();
-    };
-    model->thread({enters, [&, other] { section.use(other); }, [&] { lock.unlock_other(); }}, 2);
-  }
-  model->has_fences = true;
-  set_up(*model);
-  std::string problem = model->explore();
-  met.states = model->states();
-  if (seen != nullptr) *seen = met;
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class L>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<L>(set_up, sites, nullptr);
-}
-template <class L>
-std::string problem_of() {
-  return explore_and_see<L>([](Model&) {}, nullptr, nullptr);
-}
-
 TEST(AsymmetricLockModel, NeverTwoInAnyInterleaving) {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<ModelLock>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 1000u);
-  EXPECT_TRUE(seen.owner_got_in);
-  EXPECT_TRUE(seen.other_got_in);
-  EXPECT_TRUE(seen.owner_did_without);
+  auto inspect = [](const Model& model, const World<ModelLock>& world) {
+    EXPECT_GT(model.states(), 1000u);
+    EXPECT_TRUE(world.owner_got_in);
+    EXPECT_TRUE(world.other_got_in);
+    EXPECT_TRUE(world.owner_did_without);
+  };
+  EXPECT_EQ(explore<World<ModelLock>>([](Model&) {}, inspect), "");
 }
 
 // The fence after the exchange acquires as well; but ThreadSanitizer does not know of that fence.
 TEST(AsymmetricLockModel, EachOrderAndTheFenceAreNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelLock>, "asymmetric_lock.h", &tried),
+  EXPECT_EQ(unneeded_orders<World<ModelLock>>("asymmetric_lock.h", &tried),
             "try_lock_other exchange: relaxed is enough\n");
   EXPECT_EQ(tried, 6u);
 }
@@ -80,7 +67,7 @@ struct OwnerChecksFirst : ModelLock {
   }
 };
 TEST(AsymmetricLockModel, AnOwnerThatChecksFirstIsNotSeen) {
-  EXPECT_NE(problem_of<OwnerChecksFirst>(), "");
+  EXPECT_NE(problem_of<World<OwnerChecksFirst>>(), "");
 }
 
 struct ClosesInTwoSteps : ModelLock {
@@ -93,7 +80,7 @@ struct ClosesInTwoSteps : ModelLock {
   }
 };
 TEST(AsymmetricLockModel, WithoutTheExchangeTwoOthersGetIn) {
-  EXPECT_NE(problem_of<ClosesInTwoSteps>(), "");
+  EXPECT_NE(problem_of<World<ClosesInTwoSteps>>(), "");
 }
 
 struct FencesFirst : ModelLock {
@@ -106,7 +93,7 @@ struct FencesFirst : ModelLock {
   }
 };
 TEST(AsymmetricLockModel, AFenceBeforeTheExchangeIsTooEarly) {
-  EXPECT_NE(problem_of<FencesFirst>(), "");
+  EXPECT_NE(problem_of<World<FencesFirst>>(), "");
 }
 
 }  // namespace

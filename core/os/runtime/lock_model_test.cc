@@ -15,66 +15,54 @@ namespace {
 using ModelLock = BasicLock<ModelMachine>;
 using ModelOwnerLock = BasicOwnerLock<ModelMachine>;
 
-struct Seen {
-  size_t states = 0;
-  bool a_thread_slept = false;
+template <class L>
+class World {
+ public:
+  static constexpr unsigned kThreads = 3;
+
+  ~World() { locks_held = 0; }
+  void start(Model& model) {
+    for (unsigned thread : {0u, 1u, 2u}) {
+      auto use = [this, thread] { section_.use(thread); };
+      model.thread({[this] { lock_.lock(); }, use, [this] { lock_.unlock(); }},
+                   thread == 0 ? kFirstEnters : 1u);
+    }
+    model.before_run = [] { locks_held = 0; };
+    model.at_end = [this] {
+      return section_.uses() == kFirstEnters + 2 ? "" : "a thread did not enter";
+    };
+  }
+
+ private:
+  static constexpr unsigned kFirstEnters = std::is_base_of_v<ModelLock, L> ? 2 : 1;
+
+  L lock_;
+  ModelSection section_;
 };
 
 template <class L>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  constexpr unsigned kFirstEnters = std::is_base_of_v<ModelLock, L> ? 2 : 1;
-  auto model = std::make_unique<Model>(3u);
-  L lock;
-  ModelSection section;
-  for (unsigned thread : {0u, 1u, 2u}) {
-    model->thread(
-        {[&] { lock.lock(); }, [&, thread] { section.use(thread); }, [&] { lock.unlock(); }},
-        thread == 0 ? kFirstEnters : 1u);
-  }
-  model->before_run = [] { locks_held = 0; };
-  model->at_end = [&] {
-    return section.uses() == kFirstEnters + 2 ? "" : "a thread did not enter";
-  };
-  set_up(*model);
-  std::string problem = model->explore();
-  locks_held = 0;
-  if (seen != nullptr) *seen = {model->states(), model->a_thread_slept()};
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class L>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<L>(set_up, sites, nullptr);
-}
-template <class L>
-std::string problem_of() {
-  std::string problem = explore<L>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
-
-template <class L>
 void expect_correct() {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<L>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 1000u);
-  EXPECT_TRUE(seen.a_thread_slept);
+  auto inspect = [](const Model& model, const World<L>&) {
+    EXPECT_GT(model.states(), 1000u);
+    EXPECT_TRUE(model.a_thread_slept());
+  };
+  EXPECT_EQ(explore<World<L>>([](Model&) {}, inspect), "");
 }
 TEST(LockModel, OneThreadIsInAndNoneSleepsForEver) { expect_correct<ModelLock>(); }
 TEST(LockModel, AnOwnersLockToo) { expect_correct<ModelOwnerLock>(); }
 
 TEST(LockModel, EachOrderAndTheWakeAreNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelLock>, "lock.h", &tried), "");
-  EXPECT_EQ(unneeded_orders(explore<ModelLock>, "lock_slow.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<ModelLock>>("lock.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<ModelLock>>("lock_slow.h", &tried), "");
   EXPECT_EQ(tried, 4u);
 }
 
 // A sleeper checks again after some time, so a wake that is missing is only a delay.
 TEST(LockModel, EachOrderOfAnOwnersLockIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<ModelOwnerLock>, "lock.h", &tried), "");
-  EXPECT_EQ(unneeded_orders(explore<ModelOwnerLock>, "lock_slow.h", &tried),
+  EXPECT_EQ(unneeded_orders<World<ModelOwnerLock>>("lock.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<ModelOwnerLock>>("lock_slow.h", &tried),
             "wake wake: relaxed is enough\n");
   EXPECT_EQ(tried, 4u);
 }
@@ -85,7 +73,7 @@ struct OwnerLockThatIsNeverCheckedAgain : ModelOwnerLock {
   }
 };
 TEST(LockModel, SleepersOnAnOwnersLockHaveToCheckAgain) {
-  EXPECT_EQ(problem_of<OwnerLockThatIsNeverCheckedAgain>(), "a thread waits for ever");
+  EXPECT_EQ(problem_of<World<OwnerLockThatIsNeverCheckedAgain>>(), "a thread waits for ever");
 }
 
 struct ForgetsOthers : ModelLock {
@@ -103,7 +91,7 @@ struct ForgetsOthers : ModelLock {
   }
 };
 TEST(LockModel, AThreadThatHasSleptLeavesWordForOthers) {
-  EXPECT_EQ(problem_of<ForgetsOthers>(), "a thread waits for ever");
+  EXPECT_EQ(problem_of<World<ForgetsOthers>>(), "a thread waits for ever");
 }
 
 struct UnlocksInTwoSteps : ModelLock {
@@ -115,7 +103,7 @@ struct UnlocksInTwoSteps : ModelLock {
   }
 };
 TEST(LockModel, ALockWithoutTimeoutNeedsAnExchangeToUnlock) {
-  EXPECT_EQ(problem_of<UnlocksInTwoSteps>(), "a thread waits for ever");
+  EXPECT_EQ(problem_of<World<UnlocksInTwoSteps>>(), "a thread waits for ever");
 }
 
 }  // namespace

@@ -44,20 +44,25 @@ struct AsShipped {
   static bool may_release(bool detached) { return !detached; }
 };
 
-struct Seen {
-  size_t states = 0;
-  bool owner_released = false, other_released = false, made_a_hole = false;
-};
-
 template <class Steps>
 class World {
  public:
+  static constexpr unsigned kThreads = 2;
+  bool owner_released = false, other_released = false, made_a_hole = false;
+
+  void start(Model& model) {
+    model.thread({[this] { free(0); }, [this] { free(1); }}, 1);
+    model.thread({[this] { make_hole(); }, [this] { release_if_empty(); }}, 1);
+    model.at_end = [this] { return owned_ ? "an empty span is not released" : ""; };
+  }
+
+ private:
   void free(unsigned i) {
     if (!Steps::free(span_, &blocks_[i])) return;
     lock_.lock();
     if (owned_ && Steps::may_release(detached_) && span_.is_empty()) {
       release();
-      seen.owner_released = true;
+      owner_released = true;
     }
     lock_.unlock();
   }
@@ -80,14 +85,10 @@ class World {
     lock_.lock();
     if (owned_ && span_.is_empty_acquire()) {
       release();
-      seen.other_released = true;
+      other_released = true;
     }
     lock_.unlock();
   }
-  std::string at_end() { return owned_ ? "an empty span is not released" : ""; }
-  Seen seen;
-
- private:
   // Makes a hole of the last block of the list.
   void make_hole_behind(ModelBlock* first, uint32_t count) {
     uint32_t listed = 1;
@@ -103,7 +104,7 @@ class World {
     Steps::count_holes(span_);
     lock_.unlock();
     last->next = nullptr;  // its page is purged
-    seen.made_a_hole = true;
+    made_a_hole = true;
   }
   void release() {
     uint32_t listed = 0;
@@ -122,43 +123,19 @@ class World {
   Plain<bool> owned_{true}, detached_{false};
 };
 
-template <class Steps>
-std::string explore_and_see(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites,
-                            Seen* seen) {
-  auto model = std::make_unique<Model>(2u);
-  World<Steps> world;
-  model->thread({[&] { world.free(0); }, [&] { world.free(1); }}, 1);
-  model->thread({[&] { world.make_hole(); }, [&] { world.release_if_empty(); }}, 1);
-  model->at_end = [&] { return world.at_end(); };
-  set_up(*model);
-  std::string problem = model->explore();
-  world.seen.states = model->states();
-  if (seen != nullptr) *seen = world.seen;
-  if (sites != nullptr) *sites = model->sites();
-  return problem;
-}
-template <class Steps>
-std::string explore(const ModelSetUp& set_up, std::map<Model::Site, Model::Met>* sites) {
-  return explore_and_see<Steps>(set_up, sites, nullptr);
-}
-template <class Steps>
-std::string problem_of() {
-  std::string problem = explore<Steps>([](Model&) {}, nullptr);
-  return problem.substr(0, problem.find('\n'));  // without the steps
-}
-
 TEST(SpanCountsModel, AnEmptySpanIsReleasedOnceAndWithAllItsBlocks) {
-  Seen seen;
-  EXPECT_EQ(explore_and_see<AsShipped>([](Model&) {}, nullptr, &seen), "");
-  EXPECT_GT(seen.states, 100u);
-  EXPECT_TRUE(seen.owner_released);
-  EXPECT_TRUE(seen.other_released);
-  EXPECT_TRUE(seen.made_a_hole);
+  auto inspect = [](const Model& model, const World<AsShipped>& world) {
+    EXPECT_GT(model.states(), 100u);
+    EXPECT_TRUE(world.owner_released);
+    EXPECT_TRUE(world.other_released);
+    EXPECT_TRUE(world.made_a_hole);
+  };
+  EXPECT_EQ(explore<World<AsShipped>>([](Model&) {}, inspect), "");
 }
 
 TEST(SpanCountsModel, EachOrderIsNeeded) {
   unsigned tried = 0;
-  EXPECT_EQ(unneeded_orders(explore<AsShipped>, "span_counts.h", &tried), "");
+  EXPECT_EQ(unneeded_orders<World<AsShipped>>("span_counts.h", &tried), "");
   EXPECT_EQ(tried, 4u);
 }
 
@@ -170,7 +147,7 @@ struct CountsBeforeItPushes : AsShipped {
   }
 };
 TEST(SpanCountsModel, TheCountdownIsTheLastAccessOfAFree) {
-  EXPECT_NE(problem_of<CountsBeforeItPushes>(), "");
+  EXPECT_NE(problem_of<World<CountsBeforeItPushes>>(), "");
 }
 
 struct ReadsTheListFirst : AsShipped {
@@ -181,14 +158,14 @@ struct ReadsTheListFirst : AsShipped {
   }
 };
 TEST(SpanCountsModel, TheCountIsReadBeforeTheList) {
-  EXPECT_EQ(problem_of<ReadsTheListFirst>(), "counted blocks are not on the list");
+  EXPECT_EQ(problem_of<World<ReadsTheListFirst>>(), "counted blocks are not on the list");
 }
 
 struct ReleasesADetachedSpan : AsShipped {
   static bool may_release(bool) { return true; }
 };
 TEST(SpanCountsModel, ADetachedSpanIsNotReleased) {
-  EXPECT_EQ(problem_of<ReleasesADetachedSpan>(), "data race");
+  EXPECT_EQ(problem_of<World<ReleasesADetachedSpan>>(), "data race");
 }
 
 struct WritesTheCountdown : AsShipped {
@@ -198,7 +175,7 @@ struct WritesTheCountdown : AsShipped {
   }
 };
 TEST(SpanCountsModel, OnlyTheOwnerWritesTheCountdown) {
-  EXPECT_NE(problem_of<WritesTheCountdown>(), "");
+  EXPECT_NE(problem_of<World<WritesTheCountdown>>(), "");
 }
 
 }  // namespace
