@@ -76,8 +76,14 @@ const tries = 8
 // examineFor repeats the examination while it finds anything but this finding alone.
 func examineFor(t *testing.T, pid, id, lasts string) (d diagnosis) {
 	t.Helper()
+	return examineEach(t, func() string { return pid }, id, lasts)
+}
+
+// examineEach does so with another process each time: next returns its pid.
+func examineEach(t *testing.T, next func() string, id, lasts string) (d diagnosis) {
+	t.Helper()
 	for look := 1; look <= tries; look++ {
-		d = examine(t, pid, lasts)
+		d = examine(t, next(), lasts)
 		if d.isOnly(id) {
 			t.Logf("found at look %d", look)
 			break
@@ -152,15 +158,16 @@ func TestDoctorFinds(t *testing.T) {
 				args = slices.Insert(args, 1, "--conf", test.conf)
 			}
 			// Each attempt starts the program again: what a process has sampled once does not change.
-			var d diagnosis
-			for look := 1; look <= tries && !d.isOnly(test.id); look++ {
-				p := launch(t, nil, slices.Insert(args, 0, binary)...)
+			var p *program
+			next := func() string {
+				if p != nil {
+					p.stop()
+				}
+				p = launch(t, nil, slices.Insert(args, 0, binary)...)
 				waitFor(t, socketOf(p.pid))
-				d = examine(t, p.pid, "1500ms")
-				p.stop()
-				t.Logf("look %d: found %q", look, d.ids())
+				return p.pid
 			}
-			d.expectOnly(t, test.id, test.place)
+			examineEach(t, next, test.id, "1500ms").expectOnly(t, test.id, test.place)
 		})
 	}
 }
