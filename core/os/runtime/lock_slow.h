@@ -33,6 +33,16 @@ inline void spin_pause() {
 #endif
 }
 
+// Tries a few times, for a lock that will be free soon.
+template <typename Machine, typename F>
+bool acquire_spinning(F acquire) {
+  for (int i = 0; i < Machine::kSpinsBeforeSleep; i++) {
+    if (acquire()) return true;
+    spin_pause();
+  }
+  return false;
+}
+
 // Tries for two seconds, or only a few times if this thread itself may be the holder. On a busy
 // machine a holder may not run for some tenths of a second; a child whose fork gave up would wait
 // for it forever. Spins between the pauses: a thread that takes the lock again and again leaves it
@@ -42,10 +52,7 @@ bool acquire_with_timeout(bool interrupted, F acquire) {
   constexpr int kTries = 20000, kTriesInterrupted = 3;
   constexpr uint64_t kPauseNs = 100000;
   for (int i = 0; i < (interrupted ? kTriesInterrupted : kTries); i++) {
-    for (int spin = 0; spin < Machine::kSpinsBeforeSleep; spin++) {
-      if (acquire()) return true;
-      spin_pause();
-    }
+    if (acquire_spinning<Machine>(acquire)) return true;
     Machine::pause(kPauseNs);
   }
   return false;
@@ -73,10 +80,8 @@ void BasicOwnerLock<Machine>::unlock_after_fork() {
 
 template <typename Machine>
 void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t recheck_ns) {
-  for (int i = 0; i < Machine::kSpinsBeforeSleep; i++) {
-    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return waits.count_short();
-    spin_pause();
-  }
+  auto acquire_if_free = [&] { return state_.load(std::memory_order_relaxed) == 0 && try_lock(); };
+  if (acquire_spinning<Machine>(acquire_if_free)) return waits.count_short();
   uint64_t begin = Machine::monotonic_ns();
   count_held(+1);
   constexpr uint64_t kWithoutFutexNs = 100000;
