@@ -53,10 +53,6 @@ void note_scanned(Span* span);
 struct BlockRange {
   uint32_t first, end;
 };
-// The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in
-// Span::holes.
-template <typename S>
-BlockRange blocks_starting_in(const S* span, unsigned page);
 inline unsigned lowest_page(uint32_t pages) { return static_cast<unsigned>(__builtin_ctz(pages)); }
 // The size and the addresses of these pages.
 inline unsigned page_shift() { return static_cast<unsigned>(__builtin_ctzll(os::page_bytes())); }
@@ -64,6 +60,8 @@ template <typename S>
 uintptr_t address_of_page(const S* span, unsigned page) {
   return ((span->start >> page_shift()) + page) << page_shift();
 }
+// The indexes of the carved blocks whose first byte is in the OS page. Pages are numbered as in
+// Span::holes.
 template <typename S>
 BlockRange blocks_starting_in(const S* span, unsigned page) {
   uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
