@@ -299,6 +299,7 @@ void stop_helper(StopReason why) {
     wake_helper();
     thread.id() != 0 ? thread.wait_for_end(kStepNs) : os::pause(kStepNs);
   }
+  if (thread.id() == 0) thread.wait_for_end(most * kStepNs);
   stop_reason.store(StopReason::kNo, std::memory_order_release);
 }
 }  // namespace

@@ -31,6 +31,11 @@
 
 namespace seemalloc::os {
 
+namespace {
+// If the call is refused, nothing is known: false.
+bool is_listed(int thread) { return thread > 0 && sys(SYS_tgkill, process_id(), thread, 0) == 0; }
+}  // namespace
+
 void BareThread::wait_for_end(uint64_t ns) const {
   uint64_t end_ns = monotonic_ns() + ns;
   for (int now; (now = id()) != 0;) {
@@ -43,6 +48,10 @@ void BareThread::wait_for_end(uint64_t ns) const {
     long result = sys(SYS_futex, as_long(&id_), FUTEX_WAIT, now, as_long(&left));
     if (result == -EPERM || result == -ENOSYS) pause(left_ns);
   }
+  // The kernel clears the id before it removes the thread from the process.
+  constexpr uint64_t kStepNs = 20 * kMicrosecondNs;
+  int last = last_id_.load(std::memory_order_relaxed);
+  while (is_listed(last) && monotonic_ns() < end_ns) pause(kStepNs);
 }
 
 #ifdef SEEMALLOC_ORDINARY_THREAD
@@ -50,11 +59,12 @@ void BareThread::wait_for_end(uint64_t ns) const {
 namespace {
 struct Start {
   int (*run)();
-  std::atomic<int>* id;
+  std::atomic<int>*id, *last_id;
 };
 Start next;
 void* run_ordinary(void*) {
   Start mine = next;
+  mine.last_id->store(thread_id(), std::memory_order_relaxed);
   mine.id->store(thread_id(), std::memory_order_release);
   mine.run();
   mine.id->store(0, std::memory_order_release);
@@ -63,7 +73,7 @@ void* run_ordinary(void*) {
 }  // namespace
 
 bool BareThread::start(int (*run)(), size_t) {
-  next = {run, &id_};
+  next = {run, &id_, &last_id_};
   id_.store(-1, std::memory_order_relaxed);
   pthread_t thread;
   bool started = pthread_create(&thread, nullptr, run_ordinary, nullptr) == 0;
@@ -219,7 +229,10 @@ bool BareThread::start(int (*run)(), size_t stack_bytes) {
   constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                           CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
   if (refusal(SYS_clone) != 0) return false;
-  return !sys_failed(seemalloc_bare_clone(kFlags, stack, &id_, thread_pointer_, run));
+  long result = seemalloc_bare_clone(kFlags, stack, &id_, thread_pointer_, run);
+  if (sys_failed(result)) return false;
+  last_id_.store(static_cast<int>(result), std::memory_order_relaxed);
+  return true;
 }
 
 #endif

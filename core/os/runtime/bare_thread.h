@@ -35,17 +35,23 @@ class BareThread {
   // its last thread. Requires: the previous thread has ended. The memory of the stack stays mapped
   // for the next thread.
   bool start(int (*run)(), size_t stack_bytes);
-  // The id of the running thread; 0 after the kernel has ended it: it makes no more system calls.
+  // The id of the running thread; 0 after it has made its last system call. It may be a thread of
+  // the process for a moment longer.
   int id() const { return id_.load(std::memory_order_acquire); }
-  // Waits until the thread has ended, for at most `ns`.
+  // Waits until the thread has ended and the process no longer has it, for at most `ns`. Calls such
+  // as unshare and setns require that the process has only one thread.
   void wait_for_end(uint64_t ns) const;
   // Called in the child of fork, which does not have the thread.
-  void forget() { id_.store(0, std::memory_order_relaxed); }
+  void forget() {
+    id_.store(0, std::memory_order_relaxed);
+    last_id_.store(0, std::memory_order_relaxed);
+  }
 
  private:
   bool make_room(size_t stack_bytes);
 
   std::atomic<int> id_{0};              // written by the kernel
+  std::atomic<int> last_id_{0};         // of the thread that start() has started last
   std::atomic<char*> memory_{nullptr};  // stored last: then bytes_ and thread_pointer_ are valid
   size_t bytes_ = 0;
   uintptr_t thread_pointer_ = 0;

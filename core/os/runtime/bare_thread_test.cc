@@ -116,9 +116,24 @@ TEST(BareThread, IsAThreadOfTheProcessUntilItEnds) {
   go_on = 1;
   thread.wait_for_end(kLongNs);
   EXPECT_EQ(thread.id(), 0);
-#ifndef __SANITIZE_THREAD__
   EXPECT_FALSE(is_thread(id));
-#endif
+}
+
+// unshare(CLONE_NEWUSER) and similar calls fail while the process has another thread.
+TEST(BareThread, IsNoThreadOfTheProcessAfterTheWait) {
+  BareThread thread;
+  for (int i = 0; i < 3000; i++) {
+    ASSERT_TRUE(thread.start(look_at_own_memory, kStackBytes));
+    while (thread.id() != 0) continue;  // does not sleep, so that it sees the moment
+    thread.wait_for_end(kLongNs);
+    ASSERT_FALSE(is_thread(seen_thread)) << i;
+  }
+}
+
+TEST(BareThread, IsNotWaitedForWhenItsIdCannotBeLookedUp) {
+  BareThread thread;
+  FailCalls refuse(SYS_tgkill, EPERM);
+  run(thread, look_at_own_memory);
 }
 
 int read_mask() {
