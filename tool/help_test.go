@@ -8,7 +8,7 @@ import (
 // Every command has a help text with an example.
 func TestHelp(t *testing.T) {
 	root := tool(t, nil, "--help").expectSuccess(t)
-	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "stat", "trace", "doctor", "web", "report", "compare", "version", "help"} {
+	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "activity", "trace", "doctor", "web", "report", "compare", "version", "help"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)
 		if !strings.Contains(help, "Examples:\n  seemalloc "+name) {
 			t.Errorf("%s: no example in\n%s", name, help)
@@ -16,6 +16,12 @@ func TestHelp(t *testing.T) {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("%s is not in the list of commands", name)
 		}
+	}
+	if group, start := strings.Index(root, "Available Commands:"), strings.Index(root, "\n\nStart here:\n  run "); group >= 0 || start < 0 {
+		t.Errorf("commands without a group, or none to start with, in\n%s", root)
+	}
+	if help := tool(t, nil, "stat", "--help").expectSuccess(t); !strings.Contains(help, "Usage:\n  seemalloc activity PID") {
+		t.Errorf("stat is no alias of activity: %s", help)
 	}
 	if tool(t, nil).expectSuccess(t) != root {
 		t.Error("without arguments it does not explain itself")

@@ -14,7 +14,7 @@ LINEAR = 1.5  # O(n²) would be 4; a machine that stalls makes some difference
 
 
 def calls_per_million(session, tool, binary, objects, shuffled):
-    done = session.run([tool, "stat", "--json", "--lib", session.library, "--conf", session.conf, "--",
+    done = session.run([tool, "activity", "--json", "--lib", session.library, "--conf", session.conf, "--",
                         binary, "1", objects, shuffled], preload=False)
     system = json.loads(done.stderr)["stats"]["system"]
     return (system["purge_calls"] + system["unmap_calls"]) / (objects / MILLION)

@@ -88,10 +88,10 @@ func (a *app) root() *cobra.Command {
 		Short: "Run programs on the seemalloc allocator and inspect their memory",
 		Long: `seemalloc is a memory allocator that can be inspected while it runs.
 
-Start a program on it with ` + "`seemalloc run`" + `, then find the functions that hold its memory with ` + "`seemalloc top`" + `
-and the composition of its resident memory with ` + "`seemalloc stats`" + `.`,
+Start a program on it with ` + "`seemalloc run`" + `. Then ` + "`seemalloc doctor`" + ` finds problems, ` + "`seemalloc top`" + ` shows which functions
+hold the memory, and ` + "`seemalloc web`" + ` shows both in the browser.`,
 		Example: `  seemalloc run -- redis-server --port 7777
-  seemalloc ps
+  seemalloc doctor 4242
   seemalloc top 4242`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -111,9 +111,34 @@ and the composition of its resident memory with ` + "`seemalloc stats`" + `.`,
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.treeCommand(), a.peekCommand(), a.listCommand(), a.diffCommand(), a.profileCommand(), a.dumpCommand(), a.baselineCommand(), a.convertCommand(), a.cpuCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.mapCommand(), a.doctorCommand(), a.webCommand(), a.reportCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
+	root.SetHelpCommandGroupID("Others")
+	cobra.EnableCommandSorting = false
+	for _, group := range a.commandGroups() {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, command := range group.commands {
+			command.GroupID = group.title
+			root.AddCommand(command)
+		}
+	}
+	root.AddCommand(a.optionsTopic())
 	return root
+}
+
+// commandGroup is a task, with the commands for it in the order of the help.
+type commandGroup struct {
+	title    string
+	commands []*cobra.Command
+}
+
+func (a *app) commandGroups() []commandGroup {
+	return []commandGroup{
+		{"Start here", []*cobra.Command{a.runCommand(), a.psCommand(), a.doctorCommand(), a.topCommand(), a.webCommand()}},
+		{"Which code holds the memory", []*cobra.Command{a.treeCommand(), a.peekCommand(), a.listCommand(), a.diffCommand(), a.baselineCommand()}},
+		{"Profiles in files", []*cobra.Command{a.profileCommand(), a.dumpCommand(), a.convertCommand(), a.reportCommand()}},
+		{"Where RSS and CPU time go", []*cobra.Command{a.statsCommand(), a.activityCommand(), a.mapCommand(), a.traceCommand(), a.cpuCommand()}},
+		{"Change a process", []*cobra.Command{a.getCommand(), a.setCommand(), a.purgeCommand()}},
+		{"Others", []*cobra.Command{a.compareCommand(), a.versionCommand()}},
+	}
 }
 
 // helpCommand is cobra's help command, except that an unknown topic is an error.

@@ -19,10 +19,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Long: `Show the composition of a process's resident memory: live, cached, fragmentation, metadata and not ours add up to RSS.
 Then sampling, calls into the kernel, and the size classes in use.
 
-cached consists of free blocks in free lists of threads and of free pages that are still backed by memory. The column of
-that name in 'seemalloc stat' excludes these pages (they are in its column dirty) and includes the free blocks inside
-spans, which are part of fragmentation here. Blocks count with their allocated size (docs/glossary.md). The kernel is
-asked which pages are resident; where that does not determine the parts exactly, a line states the maximum error.`,
+cached consists of free blocks in free lists of threads and of free pages that are still backed by memory. Free blocks
+inside spans are part of fragmentation. Blocks count with their allocated size (docs/glossary.md). The kernel is asked
+which pages are resident; where that does not determine the parts exactly, a line states the maximum error.`,
 		Example: `  seemalloc stats 4242
   seemalloc stats 4242 --json | jq .memory`,
 		Args: a.pidArgs(0, 0),

@@ -62,7 +62,7 @@ type Screen struct {
 	last    *profile.Profile // unmodified, for other types and filters
 	base    *profile.Profile // base of the comparison (shown as "since")
 	stats   *attach.Stats
-	rates   *report.Stat
+	rates   *report.Activity
 	looked  time.Time
 	problem string
 	gone    bool
@@ -164,7 +164,7 @@ func (s *Screen) handleSample(m sampleMsg) tea.Cmd {
 		s.looked = time.Now()
 		s.last = m.profile
 		if m.stats != nil && s.stats != nil && m.stats.TimeNS > s.stats.TimeNS {
-			rates := report.NewStat(s.stats, m.stats)
+			rates := report.NewActivity(s.stats, m.stats)
 			s.rates = &rates
 		}
 		s.stats = m.stats

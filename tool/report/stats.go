@@ -209,7 +209,7 @@ func dumps(b *strings.Builder, d attach.Dumps) {
 
 func classes(b *strings.Builder, classes []attach.SizeClass) {
 	b.WriteString("Size classes in use (blocks)\n")
-	fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s %10s\n", "size", "spans", "live", "cached", "free", "live bytes", "used", "refills")
+	fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s %10s\n", "size", "spans", "live", "free: lists", "free: spans", "live bytes", "used", "refills")
 	none := true
 	for _, c := range classes {
 		if c.Spans == 0 && c.Live == 0 && c.Cached == 0 && c.Free == 0 {

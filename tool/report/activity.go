@@ -8,13 +8,14 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// Stat is one line of `seemalloc stat`: the present state, and the events since the previous line. Rates are per
+// Activity is one line of `seemalloc activity`: the present state, and the events since the previous line. Rates are per
 // second.
-type Stat struct {
+type Activity struct {
 	Seconds     float64 `json:"seconds"` // since the previous line
 	RSS         int64   `json:"rss"`
 	Live        int64   `json:"live"`
-	Cached      int64   `json:"cached"`
+	FreeBlocks  int64   `json:"free_blocks"`
+	Cached      int64   `json:"cached"` // the former name of free_blocks
 	Dirty       int64   `json:"dirty"`
 	MinorFaults float64 `json:"minor_faults_per_s"`
 	MajorFaults float64 `json:"major_faults_per_s"`
@@ -29,8 +30,8 @@ type Stat struct {
 	KernelCPU   float64 `json:"kernel_cpu_percent"` // percent of one CPU, in the allocator's system calls
 }
 
-// NewStat compares two answers.
-func NewStat(before, now *attach.Stats) Stat {
+// NewActivity compares two answers.
+func NewActivity(before, now *attach.Stats) Activity {
 	calls := now.System.Calls.Minus(before.System.Calls)
 	seconds := float64(now.TimeNS-before.TimeNS) / 1e9
 	rate := func(count int64) float64 {
@@ -41,10 +42,11 @@ func NewStat(before, now *attach.Stats) Stat {
 	}
 	const MB = 1e6
 	all := calls.Sum("")
-	return Stat{
+	free := now.Blocks.CachedBytes + now.Blocks.FreeBytes
+	return Activity{
 		Seconds: seconds,
 		RSS:     now.Memory.RSS, Live: now.Memory.LiveAllocated, Dirty: now.Memory.Dirty,
-		Cached:      now.Blocks.CachedBytes + now.Blocks.FreeBytes,
+		FreeBlocks: free, Cached: free,
 		MinorFaults: rate(now.System.MinorFaults - before.System.MinorFaults),
 		MajorFaults: rate(now.System.MajorFaults - before.System.MajorFaults),
 		Madvise:     rate(calls.Sum("madvise").Calls), PurgedMB: rate(calls.Purged()) / MB,
@@ -66,17 +68,17 @@ func refills(s *attach.Stats) int64 {
 	return sum
 }
 
-// StatHeader returns the two lines above the columns.
-func StatHeader() string {
+// ActivityHeader returns the two lines above the columns.
+func ActivityHeader() string {
 	return "----------- memory, MiB ----------- --- faults/s --- -------- system calls/s -------- ------ other threads/s ------  cpu\n" +
-		fmt.Sprintf("%8s %8s %8s %8s %9s %6s %9s %8s %6s %6s %9s %9s %9s %4s\n", "rss", "live", "cached", "dirty", "minor", "major",
+		fmt.Sprintf("%8s %8s %8s %8s %9s %6s %9s %8s %6s %6s %9s %9s %9s %4s\n", "rss", "live", "free", "dirty", "minor", "major",
 			"madvise", "MB", "mmap", "re-MB", "refills", "remote", "lockwait", "sys%")
 }
 
 // Text formats the line.
-func (s Stat) Text() string {
+func (s Activity) Text() string {
 	mib := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
-	return fmt.Sprintf("%8s %8s %8s %8s %9.0f %6.0f %9.0f %8.1f %6.0f %6.1f %9.0f %9.0f %9.0f %4.1f\n", mib(s.RSS), mib(s.Live), mib(s.Cached),
+	return fmt.Sprintf("%8s %8s %8s %8s %9.0f %6.0f %9.0f %8.1f %6.0f %6.1f %9.0f %9.0f %9.0f %4.1f\n", mib(s.RSS), mib(s.Live), mib(s.FreeBlocks),
 		mib(s.Dirty), s.MinorFaults, s.MajorFaults, s.Madvise, s.PurgedMB, s.Mmap, s.RefaultMB, s.Refills, s.RemoteFrees, s.LockWaits,
 		s.KernelCPU)
 }

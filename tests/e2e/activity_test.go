@@ -13,7 +13,7 @@ func TestStatLines(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--conf", "purge_delay:60000", "--", caller)
 	waitFor(t, socketOf(p.pid))
-	stat := follow(t, "stat", p.pid, "--interval", "500ms", "--json")
+	stat := follow(t, "activity", p.pid, "--interval", "500ms", "--json")
 	var lines []string
 	in := bufio.NewScanner(stat.lines)
 	next := func() {
@@ -51,7 +51,7 @@ func TestStatText(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", caller)
 	waitFor(t, socketOf(p.pid))
-	lines := strings.Split(strings.TrimSpace(tool(t, "stat", p.pid, "--interval", "10ms", "--count", "45")), "\n")
+	lines := strings.Split(strings.TrimSpace(tool(t, "activity", p.pid, "--interval", "10ms", "--count", "45")), "\n")
 	if len(lines) != 45+3*2 {
 		t.Fatalf("%d lines", len(lines))
 	}
@@ -69,7 +69,7 @@ func TestStatText(t *testing.T) {
 
 func TestStatOfARun(t *testing.T) {
 	need(t)
-	out, summary, status := try(t, "stat", "--conf", "purge_delay:60000", "--", caller, "ghx")
+	out, summary, status := try(t, "activity", "--conf", "purge_delay:60000", "--", caller, "ghx")
 	if status != 3 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
@@ -91,7 +91,7 @@ func TestStatOfARun(t *testing.T) {
 // The program's own peak, not that of the tool that starts it, with which the kernel's figure begins.
 func TestStatReportsPeakOfTheCommand(t *testing.T) {
 	need(t)
-	out, summary, _ := try(t, "stat", "--json", "--", "true")
+	out, summary, _ := try(t, "activity", "--json", "--", "true")
 	var said struct {
 		PeakRSS int64 `json:"peak_rss"`
 	}
@@ -103,7 +103,7 @@ func TestStatReportsPeakOfTheCommand(t *testing.T) {
 // A shell's children count, too.
 func TestStatOfAShell(t *testing.T) {
 	need(t)
-	out, summary, status := try(t, "stat", "--", "sh", "-c", caller+" g; "+caller+" g")
+	out, summary, status := try(t, "activity", "--", "sh", "-c", caller+" g; "+caller+" g")
 	if status != 0 || out != "ready\nready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
@@ -116,7 +116,7 @@ func TestStatOfAShell(t *testing.T) {
 // Calls that a process made before it forks are not counted again in each child.
 func TestStatOfARunThatForks(t *testing.T) {
 	need(t)
-	out, summary, status := try(t, "stat", "--", caller, "ghfff")
+	out, summary, status := try(t, "activity", "--", caller, "ghfff")
 	if status != 0 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
@@ -127,7 +127,7 @@ func TestStatOfARunThatForks(t *testing.T) {
 
 func TestStatOfAKilledRun(t *testing.T) {
 	need(t)
-	out, summary, status := try(t, "stat", "--", caller, "gwwwwwk")
+	out, summary, status := try(t, "activity", "--", caller, "gwwwwwk")
 	if status != 128+9 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
@@ -140,7 +140,7 @@ func TestStatOfAKilledRun(t *testing.T) {
 
 func TestStatOfASilentProgram(t *testing.T) {
 	need(t)
-	_, summary, status := try(t, "stat", "--", binary, "version") // ends without exit handlers
+	_, summary, status := try(t, "activity", "--", binary, "version") // ends without exit handlers
 	if status != 0 || !strings.Contains(summary, "No statistics") {
 		t.Errorf("status %d\n%s", status, summary)
 	}

@@ -34,19 +34,19 @@ func TestStatIsTheDifference(t *testing.T) {
 		}
 		s.SizeClasses = []attach.SizeClass{{Size: 16, Refills: 7}, {Size: 32, Refills: 4}}
 	})
-	want := Stat{
-		Seconds: 2, RSS: 4 << 20, Live: 3 << 20, Cached: 1 << 19, Dirty: 1 << 19, MinorFaults: 100, MajorFaults: 2, Madvise: 11, PurgedMB: 4,
+	want := Activity{
+		Seconds: 2, RSS: 4 << 20, Live: 3 << 20, FreeBlocks: 1 << 19, Cached: 1 << 19, Dirty: 1 << 19, MinorFaults: 100, MajorFaults: 2, Madvise: 11, PurgedMB: 4,
 		Mmap: 5, RefaultMB: 2, LockWaits: 3, RemoteFrees: 10, Refills: 3, Refused: 1, KernelCPU: 2,
 	}
-	if got := NewStat(before, now); got != want {
+	if got := NewActivity(before, now); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if got := NewStat(now, now); got.Madvise != 0 || got.KernelCPU != 0 {
+	if got := NewActivity(now, now); got.Madvise != 0 || got.KernelCPU != 0 {
 		t.Errorf("no time between: %+v", got)
 	}
-	header, line := strings.Split(StatHeader(), "\n"), strings.TrimSuffix(want.Text(), "\n")
+	header, line := strings.Split(ActivityHeader(), "\n"), strings.TrimSuffix(want.Text(), "\n")
 	if len(header) != 3 || len(header[0]) != len(line) || len(header[1]) != len(line) {
-		t.Errorf("not below each other:\n%s%s", StatHeader(), line)
+		t.Errorf("not below each other:\n%s%s", ActivityHeader(), line)
 	}
 	if got := strings.Join(strings.Fields(line), " "); got != "4.0 3.0 0.5 0.5 100 2 11 4.0 5 2.0 3 10 3 2.0" {
 		t.Errorf("line %s", got)

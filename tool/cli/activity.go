@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	minStatInterval = 10 * time.Millisecond
-	linesPerHeader  = 20
+	minActivityInterval = 10 * time.Millisecond
+	linesPerHeader      = 20
 )
 
-type statFlags struct {
+type activityFlags struct {
 	interval time.Duration
 	count    int
 	asJSON   bool
@@ -29,11 +29,12 @@ type statFlags struct {
 	watch    bool // print lines while a command runs
 }
 
-func (a *app) statCommand() *cobra.Command {
-	var flags statFlags
+func (a *app) activityCommand() *cobra.Command {
+	var flags activityFlags
 	c := &cobra.Command{
-		Use:   "stat PID | stat -- COMMAND [ARGUMENTS…]",
-		Short: "Show the allocator's activity once a second, or a summary of a whole run",
+		Use:     "activity PID | activity -- COMMAND [ARGUMENTS…]",
+		Aliases: []string{"stat"}, // its former name
+		Short:   "Show the allocator's activity once a second, or a summary of a whole run",
 		Long: `Show the state of a process's allocator and its activity since the previous line, one line per interval, like vmstat.
 With a command instead of a process, run it on seemalloc and print a summary to standard error when it has ended; the
 exit status is the command's. With --interval it also prints the lines, to standard error.
@@ -41,7 +42,7 @@ exit status is the command's. With --interval it also prints the lines, to stand
 Memory, in MiB now:
   rss       resident memory of the process
   live      live blocks
-  cached    free blocks, in free lists of threads and in spans; unlike the value of that name in stats, without dirty pages
+  free      free blocks, in free lists of threads and in spans
   dirty     free pages that have not been purged
 Per second:
   minor, major    page faults of the whole process; major ones waited for a disk
@@ -54,10 +55,10 @@ Per second:
   lockwait  how often a thread slept for a lock of the allocator, or near a memory limit until memory was returned; the
             observation causes some: mostly the helper thread waits for the program while it collects this line
   sys%      time in the calls counted here, in percent of one CPU`,
-		Example: `  seemalloc stat 4242
-  seemalloc stat 4242 --interval 200ms --count 50
-  seemalloc stat 4242 --json | jq .rss
-  seemalloc stat -- python3 job.py`,
+		Example: `  seemalloc activity 4242
+  seemalloc activity 4242 --interval 200ms --count 50
+  seemalloc activity 4242 --json | jq .rss
+  seemalloc activity -- python3 job.py`,
 		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			flags.watch = c.Flags().Changed("interval")
@@ -66,9 +67,9 @@ Per second:
 				return err
 			}
 			if isRun {
-				return a.statRun(flags, args)
+				return a.runActivity(flags, args)
 			}
-			return a.statProcess(flags, args)
+			return a.followActivity(flags, args)
 		},
 	}
 	c.Flags().DurationVar(&flags.interval, "interval", time.Second, "time between two lines")
@@ -79,9 +80,9 @@ Per second:
 	return c
 }
 
-func (f *statFlags) check(isRun bool) error {
-	if f.interval < minStatInterval {
-		return usageError("--interval %s: expected %s or more", f.interval, minStatInterval)
+func (f *activityFlags) check(isRun bool) error {
+	if f.interval < minActivityInterval {
+		return usageError("--interval %s: expected %s or more", f.interval, minActivityInterval)
 	}
 	if f.count < 0 {
 		return usageError("--count %d: expected 0 or more", f.count)
@@ -92,8 +93,8 @@ func (f *statFlags) check(isRun bool) error {
 	return f.run.check()
 }
 
-// statLines prints lines about a process as they come.
-type statLines struct {
+// activityLines prints lines about a process as they come.
+type activityLines struct {
 	out    io.Writer
 	asJSON bool
 	lines  int
@@ -101,26 +102,26 @@ type statLines struct {
 }
 
 // next prints the line for an answer. The first answer only serves as the base for the second.
-func (s *statLines) next(now *attach.Stats) error {
+func (s *activityLines) next(now *attach.Stats) error {
 	before := s.before
 	s.before = now
 	if before == nil {
 		return nil
 	}
-	stat := report.NewStat(before, now)
+	line := report.NewActivity(before, now)
 	defer func() { s.lines++ }()
 	if s.asJSON {
-		return json.NewEncoder(s.out).Encode(stat)
+		return json.NewEncoder(s.out).Encode(line)
 	}
-	text := stat.Text()
+	text := line.Text()
 	if s.lines%linesPerHeader == 0 {
-		text = report.StatHeader() + text
+		text = report.ActivityHeader() + text
 	}
 	_, err := fmt.Fprint(s.out, text)
 	return err
 }
 
-func (a *app) statProcess(flags statFlags, args []string) error {
+func (a *app) followActivity(flags activityFlags, args []string) error {
 	t, _, err := a.dial(args)
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 	defer signal.Stop(interrupted)
 	ticker := time.NewTicker(flags.interval)
 	defer ticker.Stop()
-	lines := statLines{out: a.out, asJSON: flags.asJSON}
+	lines := activityLines{out: a.out, asJSON: flags.asJSON}
 	for {
 		stats, err := attach.FetchBriefStats(t.Client)
 		if err != nil {
@@ -143,7 +144,7 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 			return nil
 		}
 		if stats.TimeNS == 0 {
-			return fmt.Errorf("%s: its library does not have the counters of stat: it is older than this tool", t.name)
+			return fmt.Errorf("%s: its library does not have the counters of activity: it is older than this tool", t.name)
 		}
 		if err := lines.next(stats); err != nil {
 			return err
@@ -161,8 +162,8 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 
 // ---- a whole run ----
 
-func (a *app) statRun(flags statFlags, args []string) error {
-	dir, err := os.MkdirTemp("", "seemalloc-stat")
+func (a *app) runActivity(flags activityFlags, args []string) error {
+	dir, err := os.MkdirTemp("", "seemalloc-activity")
 	if err != nil {
 		return fmt.Errorf("no folder for the statistics: %w", err)
 	}
@@ -194,7 +195,7 @@ func (a *app) statRun(flags statFlags, args []string) error {
 	return exitError{nil, run.status()}
 }
 
-// runJSON is the output of `stat --json -- COMMAND`: the system's data and the library's own statistics.
+// runJSON is the output of `activity --json -- COMMAND`: the system's data and the library's own statistics.
 func runJSON(facts report.RunSummary, stats *attach.Stats, others []*attach.Stats) any {
 	return struct {
 		report.RunSummary

@@ -21,21 +21,21 @@ type child struct {
 	ended   chan struct{}
 }
 
-// statRun is a command that runs under `seemalloc stat`.
-type statRun struct {
+// activityRun is a command that runs under `seemalloc activity`.
+type activityRun struct {
 	*child
-	flags statFlags
-	lines statLines
+	flags activityFlags
+	lines activityLines
 }
 
 // startRun starts the command. Its processes write their statistics to folder when they end.
-func (a *app) startRun(flags statFlags, args []string, dir string) (*statRun, error) {
+func (a *app) startRun(flags activityFlags, args []string, dir string) (*activityRun, error) {
 	flags.run.add("stats_at_exit:" + filepath.Join(dir, "%p.json"))
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
 		return nil, err
 	}
-	return &statRun{child: started, flags: flags, lines: statLines{out: a.err, asJSON: flags.asJSON}}, nil
+	return &activityRun{child: started, flags: flags, lines: activityLines{out: a.err, asJSON: flags.asJSON}}, nil
 }
 
 // startChild starts the command with this tool's standard files.
@@ -92,7 +92,7 @@ func (r *child) forwardSignals() {
 }
 
 // watch queries the process at intervals until it ends. It returns the last answer, or nil if there was none.
-func (r *statRun) watch() *attach.Stats {
+func (r *activityRun) watch() *attach.Stats {
 	const firstLook = 50 * time.Millisecond
 	var client *attach.Client
 	var last *attach.Stats
@@ -137,10 +137,10 @@ func (r *child) dial() *attach.Client {
 	return client
 }
 
-func (r *statRun) status() int { return exitStatus(r.command.ProcessState) }
+func (r *activityRun) status() int { return exitStatus(r.command.ProcessState) }
 
 // facts returns the system's data about the command, which has ended.
-func (r *statRun) facts() report.RunSummary {
+func (r *activityRun) facts() report.RunSummary {
 	state := r.command.ProcessState
 	facts := report.RunSummary{
 		Command: filepath.Base(r.command.Path), Status: state.String(), Elapsed: time.Since(r.began),
@@ -150,7 +150,7 @@ func (r *statRun) facts() report.RunSummary {
 }
 
 // peakRSS returns bytes, or 0 if unknown. stats is the command's last report.
-func (r *statRun) peakRSS(stats *attach.Stats) int64 {
+func (r *activityRun) peakRSS(stats *attach.Stats) int64 {
 	own := int64(0)
 	if stats != nil {
 		own = stats.Memory.PeakRSS

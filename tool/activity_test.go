@@ -33,7 +33,7 @@ func serveCounting(t *testing.T) (pid string, server *fake.Server) {
 
 func TestStat(t *testing.T) {
 	pid, _ := serveCounting(t)
-	out := lines(tool(t, nil, "stat", pid, "--interval", "10ms", "--count", "22").expectSuccess(t))
+	out := lines(tool(t, nil, "activity", pid, "--interval", "10ms", "--count", "22").expectSuccess(t))
 	if len(out) != 22+4 {
 		t.Fatalf("%d lines:\n%s", len(out), strings.Join(out, "\n"))
 	}
@@ -43,7 +43,7 @@ func TestStat(t *testing.T) {
 			t.Errorf("line %d: %s", i, line)
 		}
 	}
-	for _, line := range lines(tool(t, nil, "stat", pid, "--interval", "10ms", "--count", "3", "--json").expectSuccess(t)) {
+	for _, line := range lines(tool(t, nil, "activity", pid, "--interval", "10ms", "--count", "3", "--json").expectSuccess(t)) {
 		var stat struct {
 			Seconds, RSS float64
 			Faults       float64 `json:"minor_faults_per_s"`
@@ -57,7 +57,7 @@ func TestStat(t *testing.T) {
 func TestStatWhenTheLibraryRefuses(t *testing.T) {
 	pid, server := serveCounting(t)
 	server.Answers["stats"] = func([]string) string { return "error no memory for the statistics" }
-	tool(t, nil, "stat", pid).expectFailure(t, 1, "no memory for the statistics")
+	tool(t, nil, "activity", pid).expectFailure(t, 1, "no memory for the statistics")
 }
 
 // serveTrace answers `trace` with one event, and then with `then`.
