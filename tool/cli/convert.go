@@ -33,6 +33,7 @@ The output format comes from --to, or from the extension of OUTPUT:
 collapsed holds one value per stack, selected by --by. Viewers of the other formats open with that value.`,
 		Example: `  seemalloc convert jeprof.1234.0.f.heap -o heap.pb.gz
   seemalloc convert heap.pb.gz -o heap.speedscope.json
+  seemalloc convert 4242 -o flamegraph.svg
   seemalloc convert 4242 --to collapsed --by alloc | flamegraph.pl > alloc.svg
   seemalloc convert 4242 --to heap -o app.heap && jeprof --text ./app app.heap`,
 		Args: a.sourceArgs(0),

@@ -2,7 +2,7 @@
 //
 // In memory a profile is always a pprof profile.Profile. Read (read.go) recognizes a format by its content. The pprof
 // package parses all formats except jemalloc's text (jemalloc.go). Each writer has its own file: heaptext.go,
-// collapsed.go, speedscope.go, dhat.go, csv.go, json.go. docs/formats.md describes the content of each format.
+// collapsed.go, speedscope.go, dhat.go, svg.go, csv.go, json.go. docs/formats.md describes the content of each format.
 package formats
 
 import (
@@ -58,8 +58,15 @@ var All = []Format{
 	{"collapsed", []string{".collapsed", ".folded"}, "a line per stack, for flamegraph.pl, inferno and speedscope", true, false, writeCollapsed},
 	{"speedscope", []string{".speedscope.json"}, "speedscope's JSON, with a profile per sample type", true, true, writeSpeedscope},
 	{"dhat", []string{".dhat.json"}, "DHAT's JSON, for dh_view.html and the Firefox Profiler", true, true, writeDHAT},
+	{"svg", []string{".svg"}, "a flame graph as a picture, without scripts", true, false, writeSVG},
 	{"csv", []string{".csv"}, "a table: a row per stack and block size", true, false, writeCSV},
 	{"json", []string{".json"}, "everything, for scripts", true, true, writeJSON},
+}
+
+// Register adds a format whose writer is in another package. It is called by init functions.
+func Register(f Format, write func(io.Writer, *profile.Profile, Options) (Omitted, error)) {
+	f.write = write
+	All = append(All, f)
 }
 
 // ByName finds a format by its name, or returns nil.

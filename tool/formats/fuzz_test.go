@@ -31,7 +31,7 @@ func FuzzRead(f *testing.F) {
 		if err := p.CheckValid(); err != nil {
 			t.Fatalf("an invalid profile was read: %v", err)
 		}
-		for _, name := range []string{"proto", "heap", "collapsed", "csv", "json"} {
+		for _, name := range []string{"proto", "heap", "collapsed", "svg", "csv", "json"} {
 			var out bytes.Buffer
 			_, _ = ByName(name).Write(&out, p, Options{}) // may refuse a profile without memory values
 		}
