@@ -96,6 +96,7 @@ def service(of):
 
 
 TOKIO, MINI_REDIS = service(tokio.HTTP), service(tokio.MINI_REDIS)
+RATES = {of.everybody.name: of.rate for of in (REDIS, YCSB, TOKIO, MINI_REDIS)}
 
 
 # ---- accuracy ----

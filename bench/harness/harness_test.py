@@ -23,7 +23,7 @@ sys.path[0] = str(HERE.parent)
 import profiling
 import proofs
 import public
-from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables, targets
+from harness import allocators, cgroup, compare, criteria, measure, proof_report, readme, session, tables, targets
 from harness.allocators import Allocator
 from programs import process, redis, where_time_goes
 
@@ -779,6 +779,41 @@ class Readme(unittest.TestCase):
         self.assertEqual({groups: int(count) for groups, count in told},
                          {groups: sum(counts.pop(group) for group in groups.split(", ")) for groups, _ in told})
         self.assertEqual(set(counts), set())
+
+
+class FiguresInReadme(unittest.TestCase):
+    TEXT = f"# x\n\n{readme.BEGIN}\n| | a |\n|---|\n| peak memory, 9 workloads | 1.00 |\n| other | 2.00 |\n{readme.END}\nrest\n"
+
+    def test_a_comparison_gives_the_means_of_time_and_memory(self):
+        figures = figures_of({"one": ("g", 1, {"seemalloc": around(1), "glibc": around(4)}),
+                              "two": ("g", 1, {"seemalloc": around(1), "glibc": around(1)})}, ("seemalloc", "glibc"), ours=("seemalloc",))
+        lines = dict(readme.of_comparison(figures))
+        self.assertEqual(lines["run time"], "| run time, 2 workloads, to the best allocator of each | **1.00** | – | – | – | 2.00 |")
+        self.assertIn("peak memory", lines)
+
+    def test_nothing_is_said_without_seemalloc(self):
+        self.assertEqual(list(readme.of_comparison(figures_of({"one": ("g", 1, {"glibc": around(1)})}, ("glibc",)))), [])
+
+    def test_the_cost_of_profilers_is_relative_to_glibc_without(self):
+        figures = figures_of({"shop": ("p", 1, {"seemalloc": [10.0], "glibc": [8.0], "glibc heaptrack": [2.0]})},
+                             ("seemalloc", "glibc", "glibc heaptrack"), ours=("seemalloc",))
+        (label, line), = readme.of_profiling(figures, {"shop": "wall_s", "not measured": "wall_s"})
+        self.assertTrue(line.endswith("| **0.80** | – | – | – | 4.00 |"), line)
+        self.assertTrue(line.startswith(f"| {label}, 1 services"), line)
+
+    def test_a_line_replaces_the_one_of_its_label_and_the_rest_stays(self):
+        text = readme.updated(self.TEXT, [("peak memory", "| peak memory, 10 workloads | 3 |"), ("run time", "| run time | 4 |")])
+        rows = [one for one in text.splitlines() if one.startswith("|")]
+        self.assertEqual(rows[2:], ["| peak memory, 10 workloads | 3 |", "| other | 2.00 |", "| run time | 4 |"])
+        self.assertTrue(text.startswith("# x\n") and text.endswith(f"{readme.END}\nrest\n"))
+        self.assertEqual(readme.updated(text, [("run time", "| run time | 4 |")]), text)
+
+    def test_a_readme_without_the_marks_is_an_error(self):
+        with self.assertRaises(ValueError):
+            readme.updated("# x\n", [])
+
+    def test_readme_has_the_marks(self):
+        readme.updated(readme.README.read_text(), [])
 
 
 class Tables(unittest.TestCase):
