@@ -7,7 +7,7 @@
 // has at least the start of each function (unwind.go). Code without a file: perfmap.go, vdso.go.
 //
 // All files are memory-mapped and read only where needed, because debug files of several hundred megabytes are common.
-// docs/decisions/0002-symbolizer.md and 0028-names-are-kept.md have the numbers.
+// docs/decisions/0002-symbolizer.md and 0028-names-are-cached.md have the numbers.
 package symbolize
 
 import (

@@ -2,7 +2,7 @@
 // glibc.
 //
 // If our malloc is the process's, glibc's symbol table is changed in memory: its malloc, free and
-// their family lead to our functions. Otherwise programs that look them up with RTLD_DEEPBIND or by
+// their family resolve to our functions. Otherwise programs that look them up with RTLD_DEEPBIND or by
 // glibc's handle would pass our blocks to glibc's free. Decision 0069.
 //
 // Threads: any, after find_other_allocators() has returned. That is called once, before the process

@@ -1,4 +1,4 @@
-// Backing: the amount of memory behind the heap, and the limits it must stay below.
+// MemoryAccount: the amount of memory behind the heap, and the limits it must stay below.
 //
 // It counts the bytes of spans in use, of free pages and cached huge memory that are not yet
 // purged, and of our own records: the memory that a program can get rid of only by freeing and
@@ -81,7 +81,7 @@ class alignas(kCacheLineBytes) MemoryAccount {
 
 extern constinit MemoryAccount memory_account SEEMALLOC_HIDDEN;
 
-// Hold: a temporary charge for memory that the heap's counters do not include yet, or no longer
+// ScopedCharge: a temporary charge for memory that the heap's counters do not include yet, or no longer
 // include. It lasts as long as the object. Used by one thread.
 class ScopedCharge {
  public:
