@@ -41,9 +41,9 @@ OPTION(purge_delay, kAutoMilliseconds, 1000, 0, 3600000, kAny,
        "purge:eager; auto starts at 1000 and adapts between 250 and 30000 to how much of the "
        "returned memory the program soon needs again. Short name: delay")
 OPTION(free_ratio, kCount, 0, 0, 1000000000, kAny,
-       "cap free memory that is still resident at in-use memory / N (but not below 2 MiB); the "
-       "excess is returned to the OS without waiting for purge_delay. 0: no such cap. No effect "
-       "with purge:never")
+       "cap free memory that is still resident at the memory in use divided by this number (4: a "
+       "quarter of it; but not below 2 MiB); the excess is returned to the OS without waiting for "
+       "purge_delay. 0: no such cap. No effect with purge:never")
 OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
        "mark free pages for the kernel (MADV_FREE) instead of returning them: fewer page faults, "
        "but RSS does not fall until the kernel is short of memory and takes them. Explicit purges "
@@ -71,7 +71,7 @@ OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
        "dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
        "what free and its family do with a pointer that is not from this heap: pass (a block of "
-       "the C library's malloc, or of an allocator loaded behind this one, is handed to that "
+       "the C library's malloc, or of an allocator loaded after this one, is handed to that "
        "allocator; any other pointer ends the program with a line that tells which memory it "
        "points to), report (like pass, but the program continues), fatal (a block of another "
        "allocator also ends the program)")

@@ -51,8 +51,8 @@ func generate(root string) (string, error) {
 	}
 	for i := range rows {
 		rows[i].words = words[rows[i].name]
-		if rows[i].kind == "kChoice" && uint64(len(rows[i].words)) != rows[i].most+1 {
-			return "", fmt.Errorf("core/base/options.cc: %d words for the choice %s, expected %d", len(rows[i].words), rows[i].name, rows[i].most+1)
+		if rows[i].kind == "kChoice" && uint64(len(rows[i].words)) != rows[i].max+1 {
+			return "", fmt.Errorf("core/base/options.cc: %d words for the choice %s, expected %d", len(rows[i].words), rows[i].name, rows[i].max+1)
 		}
 	}
 	return markdown(rows), nil

@@ -9,14 +9,22 @@ import (
 
 var whenTexts = map[string]string{"kStart": "at start", "kAny": "at any time"}
 
+// when tells when an option can be set. A client of the socket cannot set file names (core/api/service/commands.cc).
+func when(r row) string {
+	if r.kind == "kText" && r.when == "kAny" {
+		return "at any time, by the program only"
+	}
+	return whenTexts[r.when]
+}
+
 // expectations describe the values of each kind.
 var expectations = map[string]func(row) string{
 	"kBytes": func(r row) string {
-		return fmt.Sprintf("bytes, %s to %s (suffixes K M G T)", size(r.least), size(r.most))
+		return fmt.Sprintf("bytes, %s to %s (suffixes K M G T)", size(r.min), size(r.max))
 	},
-	"kMilliseconds":     func(r row) string { return fmt.Sprintf("milliseconds, %d to %d", r.least, r.most) },
-	"kAutoMilliseconds": func(r row) string { return fmt.Sprintf("milliseconds, %d to %d, or auto", r.least, r.most) },
-	"kCount":            func(r row) string { return fmt.Sprintf("number, %d to %d", r.least, r.most) },
+	"kMilliseconds":     func(r row) string { return fmt.Sprintf("milliseconds, %d to %d", r.min, r.max) },
+	"kAutoMilliseconds": func(r row) string { return fmt.Sprintf("milliseconds, %d to %d, or auto", r.min, r.max) },
+	"kCount":            func(r row) string { return fmt.Sprintf("number, %d to %d", r.min, r.max) },
 	"kSwitch":           func(row) string { return "switch: 0/1, off/on, false/true" },
 	"kText":             func(row) string { return "text without a comma" },
 	"kChoice":           func(r row) string { return strings.Join(r.words, ", ") },
@@ -29,7 +37,8 @@ func markdown(rows []row) string {
 # Options
 
 Set options in the environment variable ` + "`SEEMALLOC_CONF=\"name:value,…\"`" + ` or with ` + "`seemalloc run --conf name:value,…`" + `. Options
-marked "at any time" can also be changed in a running process with ` + "`seemalloc set PID name=value`" + `. If an option is given twice,
+marked "at any time" can also be changed in a running process with ` + "`seemalloc set PID name=value`" + `; those marked "by the
+program only" contain a file name, and the program changes them with ` + "`seemalloc_option_set`" + `. If an option is given twice,
 the last value applies. Unknown names and invalid values are reported on standard error and ignored. Set-uid programs
 ignore the variable.
 
@@ -37,7 +46,7 @@ ignore the variable.
 |---|---|---|---|---|
 `)
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.name, expectations[r.kind](r), fallback(r), whenTexts[r.when],
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.name, expectations[r.kind](r), fallback(r), when(r),
 			strings.ReplaceAll(r.help, "|", `\|`))
 	}
 	return b.String()

@@ -43,7 +43,7 @@ OPTION(helper, kSwitch, 1, 0, 1, kStart, "x")`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 2 || rows[0].fallback != 512<<10 || rows[0].most != 1<<40 || rows[1].name != "helper" ||
+	if len(rows) != 2 || rows[0].fallback != 512<<10 || rows[0].max != 1<<40 || rows[1].name != "helper" ||
 		rows[0].help != `first, with a comma and (parentheses) // no comment; second "quoted"` {
 		t.Errorf("%+v", rows)
 	}

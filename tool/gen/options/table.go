@@ -9,12 +9,12 @@ import (
 
 // row is one OPTION(…) of core/base/options_table.h.
 type row struct {
-	name, kind  string
-	fallback    uint64
-	least, most uint64
-	when        string
-	help        string
-	words       []string // of a kChoice row, by value
+	name, kind string
+	fallback   uint64
+	min, max   uint64
+	when       string
+	help       string
+	words      []string // the names of a kChoice row's values, indexed by value
 }
 
 // parseTable parses the rows of the table. Unknown syntax is an error, because a silently skipped row would be an
@@ -111,7 +111,7 @@ func parseRow(a []string) (row, error) {
 	if whenTexts[r.when] == "" {
 		return row{}, fmt.Errorf("a time that this generator does not know: %s", r.when)
 	}
-	for i, number := range []*uint64{&r.fallback, &r.least, &r.most} {
+	for i, number := range []*uint64{&r.fallback, &r.min, &r.max} {
 		value, err := evaluate(a[2+i])
 		if err != nil {
 			return row{}, err
@@ -136,7 +136,7 @@ var (
 	constants      = map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 )
 
-// evaluate computes a product of numbers and units: "512 * KiB".
+// evaluate computes a product of numbers and units, each of which may be in parentheses: "512 * KiB".
 func evaluate(expression string) (uint64, error) {
 	product := uint64(1)
 	for _, factor := range strings.Split(expression, "*") {
