@@ -1,6 +1,6 @@
 // The page in a real Chromium, against a program that leaks: every view is opened, clicked and filtered; its figures
-// are those of `seemalloc top` for the same profile; unauthorised clients are refused. SHOTS=FOLDER keeps a picture of
-// each view.
+// are those of `seemalloc top` for the same profile; unauthorised clients are refused. SHOTS=FOLDER saves a screenshot of
+// each view there.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -70,7 +70,7 @@ test("the overview shows the largest holders and the growth", { timeout: TEST_TI
     .first()
     .waitFor();
   await eventually(async () =>
-    assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more"),
+    assert.equal(await page.locator("canvas").count(), 6, "charts of resident memory, allocated bytes, page faults, returned bytes, slow paths and threads"),
   );
   await closePage(page);
 });
@@ -87,7 +87,7 @@ test("growth suspects are the two leaks", async () => {
   await closePage(page);
 });
 
-test("a change of the address during loading is applied", async () => {
+test("a change of the URL's hash during loading is applied", async () => {
   const page = await openPage(url);
   // Before the first frame, and before any code that waits for it.
   await page.addInitScript(() => addEventListener("DOMContentLoaded", () => (location.hash = "#view=sizes")));
@@ -158,7 +158,10 @@ test("the flame graph is drawn, zooms by keyboard, and links to callers", async 
   await closePage(page);
 });
 
-/** The change of all stacks with a function between two moments, in bytes, by the server. */
+/**
+ * Per function: the change in bytes between two moments, summed over the stacks that contain it, from the server's
+ * profile.
+ */
 async function changeOf(names, base, at) {
   const { default: type, frames, ...profile } = await (await fetch(`${url}api/profile?at=${at}&base=${base}`)).json();
   const changeIn = (name) =>
@@ -217,7 +220,7 @@ test("another kind of profile is shown and saved, without a choice of moments", 
   assert.match(saved.url(), /type=short_objects/);
   await page.goto(`${url}#view=functions&focus=leaky_session`);
   await page.getByText(/in use, at/).waitFor();
-  assert.doesNotMatch(await page.locator(".total").textContent(), /±/, "the error of all is not that of a part");
+  assert.doesNotMatch(await page.locator(".total").textContent(), /±/, "no error is shown for a filtered total");
   await closePage(page);
 });
 
@@ -240,7 +243,7 @@ test("settings are changed, and invalid values are rejected with a message", asy
   await page.getByRole("button", { name: "return free memory now" }).click();
   await page.getByText(/^[\d.]+ [KMGT]?i?B returned to the OS\.$/).waitFor(); // the message of the purge, not the help of an option
   await eventually(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
-  assert.match(page.errors[0], /400/, "the console tells of the refused request");
+  assert.match(page.errors[0], /400/, "the console reports the refused request");
   page.errors = [];
   await closePage(page);
 });
@@ -338,7 +341,7 @@ test("a report opens from its file without any request", { timeout: TEST_TIMEOUT
   const page = await openReport(file, { view: "source", function: "leaky_session" });
   await page.getByText("a report has no source code and no disassembly").waitFor();
   await page.getByText("no disassembly, no other formats in a report").waitFor();
-  assert.equal(await page.getByRole("link").count(), 0, "nothing that leads nowhere");
+  assert.equal(await page.getByRole("link").count(), 0, "a report has no dead links");
   await page.goto(`file://${file}#view=functions`);
   await page.getByLabel("compared with").locator("option").nth(5).waitFor({ state: "attached" });
   const moments = await page

@@ -18,8 +18,8 @@ import (
 	"seemalloc/tool/web"
 )
 
-// saved writes a heap profile. A time of 0 means no time.
-func saved(t *testing.T, name string, seconds int64) string {
+// saveProfile writes a heap profile. A time of 0 means no time.
+func saveProfile(t *testing.T, name string, seconds int64) string {
 	t.Helper()
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, TimeNanos: seconds * 1e9}
 	var data bytes.Buffer
@@ -38,14 +38,14 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 	const many = 200
 	var files []string
 	for i := range int64(many) {
-		files = append(files, saved(t, fmt.Sprint(i), 1e9+(i*7919)%many))
+		files = append(files, saveProfile(t, fmt.Sprint(i), 1e9+(i*7919)%many))
 	}
 	for _, timeless := range []string{"", "timeless.pb.gz"} {
-		var said bytes.Buffer
-		a, history := &app{err: &said}, &web.History{}
+		var stderr bytes.Buffer
+		a, history := &app{err: &stderr}, &web.History{}
 		given := files
 		if timeless != "" {
-			given = append(given, saved(t, timeless, 0))
+			given = append(given, saveProfile(t, timeless, 0))
 		}
 		if _, err := a.webOfFiles(webFlags{}, given, history); err != nil {
 			t.Fatal(err)
@@ -63,47 +63,47 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 			}
 		}
 		if last := moments[len(moments)-1]; timeless != "" && last.Time != 0 {
-			t.Errorf("it is of %d", last.Time)
+			t.Errorf("its time is %d", last.Time)
 		}
-		if strings.Contains(said.String(), "has no time") != (timeless != "") {
-			t.Errorf("said %q", said.String())
+		if strings.Contains(stderr.String(), "has no time") != (timeless != "") {
+			t.Errorf("stderr: %q", stderr.String())
 		}
 	}
 }
 
 // shell runs a script and waits until it reports that it is ready.
-func shell(t *testing.T, script string) (started *child, said string) {
+func shell(t *testing.T, script string) (started *child, logPath string) {
 	t.Helper()
-	said = filepath.Join(t.TempDir(), "said")
+	logPath = filepath.Join(t.TempDir(), "log")
 	started = &child{command: exec.Command("/bin/sh", "-c", script), ended: make(chan struct{})}
-	started.command.Env = append(os.Environ(), "SAID="+said)
+	started.command.Env = append(os.Environ(), "LOG="+logPath)
 	if err := started.start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = started.command.Process.Kill() })
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if text, _ := os.ReadFile(said); strings.Contains(string(text), "ready") {
-			return started, said
+		if text, _ := os.ReadFile(logPath); strings.Contains(string(text), "ready") {
+			return started, logPath
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the script does not begin")
+			t.Fatal("the script is not ready")
 		}
 	}
 }
 
-// After Ctrl-C the command handles the signal, and its status becomes the tool's status, even if it was a signal.
+// After Ctrl-C the command handles the signal, and its status becomes the tool's status, even if a signal ended it.
 func TestAfterCtrlC(t *testing.T) {
-	const trap = `trap 'echo terminated >>"$SAID"' TERM; trap 'echo interrupted >>"$SAID"; sleep 0.3; exit 3' INT; `
+	const trap = `trap 'echo terminated >>"$LOG"' TERM; trap 'echo interrupted >>"$LOG"; sleep 0.3; exit 3' INT; `
 	for _, c := range []struct {
-		script string
-		want   int
-		says   string
+		script  string
+		want    int
+		wantLog string
 	}{
 		{trap, 3, "ready\ninterrupted\n"},
 		{"", 128 + int(syscall.SIGINT), "ready\n"},
 		{"trap 'exit 0' INT; ", 0, "ready\n"},
 	} {
-		started, said := shell(t, c.script+`echo ready >"$SAID"; while :; do sleep 0.02; done`)
+		started, logPath := shell(t, c.script+`echo ready >"$LOG"; while :; do sleep 0.02; done`)
 		if err := started.command.Process.Signal(syscall.SIGINT); err != nil { // as the terminal does
 			t.Fatal(err)
 		}
@@ -112,13 +112,13 @@ func TestAfterCtrlC(t *testing.T) {
 		if !errors.As(err, &status) || status.status != c.want {
 			t.Errorf("%q: %v, expected status %d", c.script, err, c.want)
 		}
-		if text, _ := os.ReadFile(said); string(text) != c.says {
-			t.Errorf("%q: it said %q", c.script, text)
+		if text, _ := os.ReadFile(logPath); string(text) != c.wantLog {
+			t.Errorf("%q: its log is %q", c.script, text)
 		}
 	}
 }
 
-// A command that cannot be shown is ended, whether it handles the signal or not.
+// A command to whose socket the page cannot connect is ended, whether it handles the signal or not.
 func TestCommandWithoutSocketIsEnded(t *testing.T) {
 	folder := t.TempDir()
 	notSeemalloc := filepath.Join(folder, "libseemalloc.so")
@@ -140,8 +140,8 @@ func TestCommandWithoutSocketIsEnded(t *testing.T) {
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // a zombie would still exist
 		t.Errorf("process %d is still there: %v", pid, err)
 	}
-	stubborn, _ := shell(t, `trap '' TERM; echo ready >"$SAID"; while :; do sleep 0.02; done`)
+	stubborn, _ := shell(t, `trap '' TERM; echo ready >"$LOG"; while :; do sleep 0.02; done`)
 	if stubborn.end(); stubborn.command.ProcessState == nil {
-		t.Error("nobody has waited for it")
+		t.Error("its status has not been collected")
 	}
 }

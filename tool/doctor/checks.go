@@ -41,15 +41,15 @@ var (
 // missingProfile explains why a snapshot has no heap profile.
 func missingProfile(s *Snapshot) error {
 	switch {
-	case strings.Contains(s.NoHeap, "minimal"):
+	case strings.Contains(s.HeapRefusal, "minimal"):
 		return errNoProfile
-	case s.NoHeap == "":
+	case s.HeapRefusal == "":
 		return errNoKind
 	case s.Mappings != nil && s.Mappings.Share() >= severeNearMappings:
-		return fmt.Errorf("no heap profile could be taken (%s): the process has %s mappings of at most %s (vm.max_map_count)", s.NoHeap,
+		return fmt.Errorf("no heap profile could be taken (%s): the process has %s mappings of at most %s (vm.max_map_count)", s.HeapRefusal,
 			report.Count(s.Mappings.Count), report.Count(s.Mappings.Limit))
 	}
-	return fmt.Errorf("no heap profile could be taken: %s", s.NoHeap)
+	return fmt.Errorf("no heap profile could be taken: %s", s.HeapRefusal)
 }
 
 // wasteSeverity rates the severity of this many wasted resident bytes. It returns false if the waste is acceptable.

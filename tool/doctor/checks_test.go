@@ -466,10 +466,10 @@ func TestMissingProfileHasAReason(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		{"minimal", func(s *Snapshot) { s.NoHeap = "this is the library without a profiler (minimal)" }, []string{"has no profiler"}, "mappings"},
-		{"no memory", func(s *Snapshot) { s.NoHeap = "no memory for the profile" }, []string{"no memory for the profile"}, "has no profiler"},
+		{"minimal", func(s *Snapshot) { s.HeapRefusal = "this is the library without a profiler (minimal)" }, []string{"has no profiler"}, "mappings"},
+		{"no memory", func(s *Snapshot) { s.HeapRefusal = "no memory for the profile" }, []string{"no memory for the profile"}, "has no profiler"},
 		{"no mappings", func(s *Snapshot) {
-			s.NoHeap = "no memory for the profile"
+			s.HeapRefusal = "no memory for the profile"
 			s.Mappings = &attach.Mappings{Count: 65_529, Limit: 65_530}
 		}, []string{"no memory for the profile", "65,529 mappings", "65,530", "vm.max_map_count"}, "has no profiler"},
 	} {

@@ -27,9 +27,9 @@ type Snapshot struct {
 	Mappings *attach.Mappings
 	Options  map[string]string
 	Heap     *profile.Profile
-	// NoHeap is the process's refusal if Heap is nil.
-	NoHeap string
-	Remote *profile.Profile // blocks that were freed by another thread
+	// HeapRefusal is the process's reason if Heap is nil.
+	HeapRefusal string
+	Remote      *profile.Profile // blocks that were freed by another thread
 
 	// Fragmentation holds the free memory in half-empty spans, by the sites that pin these spans with live blocks.
 	Fragmentation *profile.Profile

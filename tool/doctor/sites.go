@@ -187,4 +187,4 @@ func places(s *sample, hide *regexp.Regexp) []string {
 }
 
 // siteFrame skips the functions between the program and the allocator.
-func siteFrame(stack []string) string { return stack[report.Inner(stack)] }
+func siteFrame(stack []string) string { return stack[report.CountLibraryFrames(stack)] }

@@ -32,7 +32,7 @@ func TakeSnapshot(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	if s.Threads, err = attach.FetchThreads(c); err != nil {
 		return nil, err
 	}
-	if s.Heap, s.NoHeap, err = requestProfile(c, "heap", name); err != nil {
+	if s.Heap, s.HeapRefusal, err = requestProfile(c, "heap", name); err != nil {
 		return nil, err
 	}
 	if s.Remote, err = fetchProfile(c, "remote", name); err != nil {

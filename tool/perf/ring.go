@@ -35,7 +35,7 @@ func newRing(event int) (*ring, error) {
 	return &ring{event: event, memory: memory, data: memory[page:], head: &state.Data_head, tail: &state.Data_tail}, nil
 }
 
-// read visits the available records and frees their space.
+// read visits the available records and frees their space. Records after a malformed one are dropped.
 func (r *ring) read(visit func(kind uint32, body []byte)) {
 	const header = 8 // type, flags and length
 	head := atomic.LoadUint64(r.head)
@@ -64,7 +64,7 @@ func (r *ring) bytes(at, length uint64) []byte {
 // readUint64 returns the nth word of a record.
 func readUint64(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
 
-// parseSample parses: address, process and thread, event id, number of frames, frames. With withStack also: the
+// parseSample parses: ip, process and thread, event id, number of frames, frames. With withStack also: the
 // register format and registers; the size of the stack area, the stack, and the valid size of the stack.
 func parseSample(body []byte, withStack bool) (sample Sample, process int, id uint64, ok bool) {
 	const before = 4
@@ -115,10 +115,10 @@ func parseStack(body []byte) (*unwind.Registers, []byte) {
 		registers[number] = readUint64(body, i)
 	}
 	body = body[8*len(registerNumbers):]
-	place := readUint64(body, 0)
-	if len(body) < 16 || place%8 != 0 || place > uint64(len(body)-16) {
+	stackSize := readUint64(body, 0)
+	if len(body) < 16 || stackSize%8 != 0 || stackSize > uint64(len(body)-16) {
 		return registers, nil
 	}
-	there := min(readUint64(body[8+place:], 0), place)
-	return registers, body[8 : 8+there]
+	dynSize := min(readUint64(body[8+stackSize:], 0), stackSize)
+	return registers, body[8 : 8+dynSize]
 }

@@ -2,9 +2,9 @@ package report
 
 import "regexp"
 
-// plumbing matches functions of the standard libraries of C++ and Rust. Rust functions are matched by their module
+// libraryFrame matches functions of the standard libraries of C++ and Rust. Rust functions are matched by their module
 // names, because a C++ program may have a namespace core or alloc of its own.
-var plumbing = regexp.MustCompile(`^(?:void )?(?:std|__gnu_cxx)::` +
+var libraryFrame = regexp.MustCompile(`^(?:void )?(?:std|__gnu_cxx)::` +
 	`|^<?(?:alloc::(?:alloc|borrow|boxed|collections|ffi|fmt|raw_vec|rc|slice|str|string|sync|vec)` +
 	`|core::(?:alloc|array|cell|char|clone|cmp|convert|default|ffi|fmt|future|hash|hint|intrinsics|iter|mem|num|ops|option|panic|panicking|pin|ptr|result|slice|str|sync|task|time)` +
 	`|std|hashbrown)(?:::|>)` +
@@ -12,10 +12,10 @@ var plumbing = regexp.MustCompile(`^(?:void )?(?:std|__gnu_cxx)::` +
 
 // IsLibraryFrame reports whether a function is only an intermediary between the program and the allocator: the memory
 // belongs to the caller of std::vector::push_back or alloc::raw_vec::RawVec::grow_one, and not to these functions.
-func IsLibraryFrame(name string) bool { return plumbing.MatchString(name) }
+func IsLibraryFrame(name string) bool { return libraryFrame.MatchString(name) }
 
-// Inner counts the innermost functions of a stack that are plumbing. It returns 0 if all functions are.
-func Inner(stack []string) int {
+// CountLibraryFrames counts the innermost functions of a stack that belong to a standard library. It returns 0 if all functions are.
+func CountLibraryFrames(stack []string) int {
 	for i, name := range stack {
 		if !IsLibraryFrame(name) {
 			return i

@@ -29,7 +29,7 @@ func TestIsLibraryFrame(t *testing.T) {
 			t.Errorf("%s: %t, want %t", name, !want, want)
 		}
 	}
-	for _, of := range []struct {
+	for _, c := range []struct {
 		stack []string
 		want  int
 	}{
@@ -38,8 +38,8 @@ func TestIsLibraryFrame(t *testing.T) {
 		{[]string{"std::a", "std::b"}, 0}, // no other functions
 		{nil, 0},
 	} {
-		if got := Inner(of.stack); got != of.want {
-			t.Errorf("%v: %d, want %d", of.stack, got, of.want)
+		if got := CountLibraryFrames(c.stack); got != c.want {
+			t.Errorf("%v: %d, want %d", c.stack, got, c.want)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 		for _, frame := range Frames(sample) {
 			names = append(names, frame.Name)
 		}
-		row.functions[names[Inner(names)]] += sample.Value[index]
+		row.functions[names[CountLibraryFrames(names)]] += sample.Value[index]
 	}
 	var list []ThreadRow
 	for id, row := range rows {

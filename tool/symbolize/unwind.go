@@ -6,9 +6,9 @@ import (
 )
 
 // unwindTable is the sorted search table of .eh_frame_hdr. It has an entry for each function even in a stripped
-// program, so that all addresses in one function form one line of a report.
+// program, so that all addresses in one function form one row of a report.
 type unwindTable struct {
-	pairs []byte // function start and unwind record, as signed 32-bit offsets from base
+	pairs []byte // function start and FDE, as signed 32-bit offsets from base
 	base  uint64
 }
 

@@ -121,7 +121,7 @@ func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 		for _, frame := range row.Stack {
 			out.Stack = append(out.Stack, frame.Name)
 		}
-		out.Inner = report.Inner(out.Stack)
+		out.Inner = report.CountLibraryFrames(out.Stack)
 		if len(answer.Rows) == maxLifetimeRows {
 			answer.More++
 			continue
@@ -170,5 +170,5 @@ func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 // freeingStack returns the innermost function of the program itself in a freeing stack.
 func freeingStack(stack []report.Frame) string {
 	names := strings.Split(report.StackName(stack), "\n")
-	return names[report.Inner(names)]
+	return names[report.CountLibraryFrames(names)]
 }

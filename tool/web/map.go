@@ -76,7 +76,7 @@ func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 func innerOf(stacks map[string][]string) map[string]int {
 	inner := map[string]int{}
 	for id, stack := range stacks {
-		if n := report.Inner(stack); n > 0 {
+		if n := report.CountLibraryFrames(stack); n > 0 {
 			inner[id] = n
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// heapIn has one function per file.
+// heapIn returns a heap profile with one function in each file.
 func heapIn(files ...string) *profile.Profile {
 	p := heapOf(time.Unix(1e9, 0), map[string]int64{"f": 4096})
 	for i, file := range files {
@@ -29,8 +29,8 @@ func heapIn(files ...string) *profile.Profile {
 	return p
 }
 
-// asked opens the page of a profile and requests the source file.
-func asked(t *testing.T, options Options, p *profile.Profile, file string) (source, int, string) {
+// requestSource opens the page of a profile and requests the source file.
+func requestSource(t *testing.T, options Options, p *profile.Profile, file string) (source, int, string) {
 	t.Helper()
 	h := &History{}
 	h.AddProfile(p)
@@ -62,7 +62,7 @@ func write(t *testing.T, path, text string) string {
 
 func TestSourceThatFunctionsNameIsRead(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "a.cc"), "one\ntwo\n\n")
-	answer, status, body := asked(t, Options{}, heapIn(file), file)
+	answer, status, body := requestSource(t, Options{}, heapIn(file), file)
 	if status != http.StatusOK || !slices.Equal(answer.Lines, []string{"one", "two", ""}) || answer.Path != file || answer.Modified == 0 {
 		t.Errorf("%d %s", status, body)
 	}
@@ -73,7 +73,7 @@ func TestNoOtherFileIsRead(t *testing.T) {
 	file := write(t, filepath.Join(folder, "src/a.cc"), "text\n")
 	secret := write(t, filepath.Join(folder, "secret"), "KEY\n")
 	for _, other := range []string{secret, filepath.Join(folder, "src/../secret"), file + "/../../secret", "../secret", "/etc/passwd", folder, filepath.Dir(file) + "/./a.cc", " " + file, file + "\x00", strings.ToUpper(file)} {
-		if _, status, body := asked(t, Options{SourcePath: folder}, heapIn(file), other); status != http.StatusForbidden || strings.Contains(body, "KEY") {
+		if _, status, body := requestSource(t, Options{SourcePath: folder}, heapIn(file), other); status != http.StatusForbidden || strings.Contains(body, "KEY") {
 			t.Errorf("%q: %d %s", other, status, body)
 		}
 	}
@@ -81,9 +81,9 @@ func TestNoOtherFileIsRead(t *testing.T) {
 	h.AddProfile(heapIn(file))
 	server, _ := NewServer(Options{}, h, nil, nil)
 	if status, _ := get(t, listen(t, server)+"api/source?file="+url.QueryEscape(file), nil); status != http.StatusForbidden {
-		t.Errorf("of a profile that nobody was shown: %d", status)
+		t.Errorf("source of a profile that was never shown: %d", status)
 	}
-	if _, status, body := asked(t, Options{}, heapIn(file), ""); status != http.StatusBadRequest {
+	if _, status, body := requestSource(t, Options{}, heapIn(file), ""); status != http.StatusBadRequest {
 		t.Errorf("no name: %d %s", status, body)
 	}
 }
@@ -100,7 +100,7 @@ func TestOtherFilesAreNotReadAsSource(t *testing.T) {
 	}
 	missing := filepath.Join(folder, "missing.cc")
 	for file, want := range map[string]string{fifo: "is not a file", folder: "is not a file", "/dev/zero": "is not a file", long: "too long", missing: "--source-path", long + "/x": "--source-path"} {
-		if _, status, body := asked(t, Options{}, heapIn(file), file); status != http.StatusNotFound || !strings.Contains(body, want) {
+		if _, status, body := requestSource(t, Options{}, heapIn(file), file); status != http.StatusNotFound || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", file, status, body)
 		}
 	}
@@ -129,7 +129,7 @@ func TestSourceIsFoundWhereListFindsIt(t *testing.T) {
 		{"src/b.cc", folder + "/shop", "", false},
 	} {
 		p := heapIn(c.file)
-		answer, status, _ := asked(t, Options{SourcePath: c.path, TrimPath: c.trim}, p, c.file)
+		answer, status, _ := requestSource(t, Options{SourcePath: c.path, TrimPath: c.trim}, p, c.file)
 		list, err := report.Pprof(p.Copy(), len(p.SampleType)-1, "list", "function0", map[string]string{"source_path": c.path, "trim_path": c.trim})
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func suspectsOf(moments []Moment, limit int, filter stackFilter, heldOf func(Mom
 			s := found[stack]
 			if s == nil {
 				names := stack.names()
-				s = &Suspect{Stack: names, Inner: report.Inner(names), Values: make([]int64, len(moments)), Times: since1970}
+				s = &Suspect{Stack: names, Inner: report.CountLibraryFrames(names), Values: make([]int64, len(moments)), Times: since1970}
 				found[stack] = s
 				s.left = !filter.passes(names)
 			}

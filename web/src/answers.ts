@@ -253,6 +253,7 @@ export interface MapPin {
   thread?: number;
 }
 
+/** A part of a region: one span, or a run of free pages in the same state. */
 export interface MapPart extends MapPin {
   page: number;
   pages: number;

@@ -118,6 +118,7 @@ function drawPart(
   }
 }
 
+/** A part of a region (MapPart), by its indices in the list of regions and in the region. */
 export interface PartPosition {
   region: number;
   part: number;

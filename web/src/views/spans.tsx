@@ -10,9 +10,9 @@ import { ChunkedRows } from "./chunkedrows.tsx";
 import { Path } from "./path.tsx";
 import { Term } from "./term.tsx";
 
-export const DETAILED_REGIONS = 16; // regions
+export const DETAILED_REGIONS = 16;
 
-/** Number of innermost functions of a stack that belong to a standard library. */
+/** By the stack's id: the number of its innermost functions that belong to a standard library. */
 type InnerCounts = Record<string, number> | undefined;
 
 /** The stack that pins memory, with links to the callers. */
@@ -37,7 +37,7 @@ export function PinningStack({
         "(no stack)"
       )}{" "}
       <small>
-        {formatAge(part.age_ms ?? 0)} old{(part.samples ?? 1) > 1 && `, ${count(part.samples! - 1)} more`}
+        {formatAge(part.age_ms ?? 0)} old{(part.samples ?? 1) > 1 && `, and ${count(part.samples! - 1)} more samples`}
       </small>
     </>
   );
@@ -161,7 +161,7 @@ export function SpanTable({
           <th scope="col">
             <Term name="live blocks">live</Term>
           </th>
-          <th scope="col">of</th>
+          <th scope="col">blocks</th>
           <th scope="col">full</th>
           <th scope="col">
             <Term name="idle for" />
