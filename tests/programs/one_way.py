@@ -1,5 +1,4 @@
-"""C++: one thread only allocates and one only frees: memory that is never freed by its allocating thread stays bounded.
-"""
+"""C++: one thread only allocates, another only frees; RSS stays bounded."""
 from harness import criteria
 
 NEEDS = ["g++"]

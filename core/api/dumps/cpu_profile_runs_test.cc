@@ -109,20 +109,20 @@ class BlockedWriter {
         signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
     testing::internal::CaptureStderr();
     EXPECT_TRUE(start_cpu_run());
-    // The first test's signal handler may still be installed.
+    // The signal handler of TheEndWaitsForTheHelper may still be installed, which is reported.
     testing::internal::GetCapturedStderr();
     toggle();
     EXPECT_TRUE(cpu_report().running);
   }
   // Empties the pipe until the threads have finished.
-  void let_go(std::thread& one, std::thread& other) {
-    std::atomic<bool> through{false};
+  void drain_until_joined(std::thread& one, std::thread& other) {
+    std::atomic<bool> joined{false};
     std::thread reader([&] {
-      for (; !through; os::pause(kMillisecondNs)) pipe_.empty();
+      for (; !joined; os::pause(kMillisecondNs)) pipe_.empty();
     });
     one.join();
     other.join();
-    through = true;
+    joined = true;
     reader.join();
   }
 
@@ -131,28 +131,30 @@ class BlockedWriter {
   OptionForTest file_, signal_;
 };
 
-// Otherwise its older file would replace the complete one.
-TEST(CpuRuns, TheEndWaitsForAFlush) {
+// If stop did not wait for a flush in progress, the flush's older file would replace the complete
+// one.
+TEST(CpuRuns, StopWaitsForAFlush) {
   BlockedWriter run;
   std::thread flush([] { EXPECT_TRUE(flush_cpu_run()); });
   os::pause(200 * kMillisecondNs);
   std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
   os::pause(200 * kMillisecondNs);
   EXPECT_TRUE(cpu_report().running);
-  run.let_go(flush, stop);
+  run.drain_until_joined(flush, stop);
   EXPECT_FALSE(cpu_report().running);
   EXPECT_FALSE(flush_cpu_run());
 }
 
-// Otherwise the new profile would be written as the old one.
-TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
+// If a signal started a profile while the previous one is being written, the new one would be
+// written as the previous one.
+TEST(CpuRuns, SignalStartsNoneBeforeTheLastIsWritten) {
   BlockedWriter run;
   std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
   os::pause(200 * kMillisecondNs);
   std::thread helper(toggle);
   os::pause(200 * kMillisecondNs);
   EXPECT_FALSE(cpu_report().running);
-  run.let_go(stop, helper);
+  run.drain_until_joined(stop, helper);
   EXPECT_TRUE(cpu_report().running);
   EXPECT_TRUE(stop_cpu_run());
 }
@@ -168,18 +170,18 @@ void burn(uint64_t ns) {
   }
 }
 
-// Allocates the same block over and over.
-void ask_for_memory() {
+// Allocates a block 200 times.
+void allocate_repeatedly() {
   for (int i = 0; i < 200; i++) sm_free(sm_malloc(100000));
 }
 
-// Stays alive long enough to be profiled.
-void stay() {
+// Lives longer than the grace period after which the profile of a forked child continues.
+void outlive_grace_period() {
   os::pause(150 * kMillisecondNs);
-  ask_for_memory();
+  allocate_repeatedly();
 }
 
-// A run that is profiled from its start to its end, with its files in a directory of its own.
+// Profiles of a whole run that forks, with the files in a directory of its own.
 class Forked : public testing::Test {
  protected:
   void SetUp() override {
@@ -188,7 +190,7 @@ class Forked : public testing::Test {
 #endif
     char pattern[] = "/tmp/cpu_profile_runs_test.XXXXXX";
     folder_ = mkdtemp(pattern);
-    ask_for_memory();
+    allocate_repeatedly();
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string in(const std::string& name) const { return folder_ + "/" + name; }
@@ -208,8 +210,8 @@ class Forked : public testing::Test {
   std::string folder_;
 };
 
-// Runs `what` in a child, which ends by exit, of which only our part is executed here. Returns its
-// process id if its status is 0, else 0.
+// Runs `what` in a child, then what seemalloc does at exit. Returns the child's process id if its
+// status is 0, else 0.
 template <typename F>
 pid_t in_child(F what) {
   pid_t child = fork();
@@ -228,7 +230,7 @@ TEST_F(Forked, ContinuesInItsOwnFile) {
   OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str());
   ASSERT_TRUE(start_cpu_run());
   pid_t child = in_child([] {
-    stay();
+    outlive_grace_period();
     burn(300 * kMillisecondNs);
     return cpu_report().running;
   });
@@ -240,13 +242,14 @@ TEST_F(Forked, ContinuesInItsOwnFile) {
   EXPECT_EQ(files(), (std::set<std::string>{"p", own}));
 }
 
-// Also through a child that does not stay; a name that contains the process id is left as it is.
-TEST_F(Forked, GrandchildrenGoOnToo) {
+// Also through a child that exits within the grace period. A file name that contains the process id
+// is not changed.
+TEST_F(Forked, GrandchildrenContinue) {
   OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("100%%_%p.pb").c_str());
   ASSERT_TRUE(start_cpu_run());
   in_child([] {
     return in_child([] {
-             stay();
+             outlive_grace_period();
              burn(100 * kMillisecondNs);
              return cpu_report().running;
            }) != 0;
@@ -259,7 +262,7 @@ TEST_F(Forked, GrandchildrenGoOnToo) {
 
 // As programs that start others do: all signals get their default actions before exec. SIGPROF's
 // default ends the process.
-TEST_F(Forked, IsNotInterruptedBeforeItStays) {
+TEST_F(Forked, IsNotInterruptedInTheGracePeriod) {
   OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()),
       often(Id::cpu_frequency, "1000");
   ASSERT_TRUE(start_cpu_run());
@@ -277,25 +280,25 @@ TEST_F(Forked, IsStoppedBeforeItContinues) {
   ASSERT_TRUE(start_cpu_run());
   in_child([] {
     bool stopped = stop_cpu_run() && !stop_cpu_run();
-    stay();
+    outlive_grace_period();
     return stopped && !cpu_report().running;
   });
   EXPECT_EQ(files(), std::set<std::string>{});
   EXPECT_TRUE(stop_cpu_run());
 }
 
-// It belongs to the process that got the signal. In the child another signal starts one.
-TEST_F(Forked, OneThatASignalBeganDoesNotGoOn) {
+// A profile that a signal started is the parent's alone; another signal starts one in the child.
+TEST_F(Forked, RunStartedBySignalIsNotContinued) {
   OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()),
       file(Id::cpu_profile, in("p").c_str());
   testing::internal::CaptureStderr();
   ASSERT_TRUE(start_cpu_run());
-  // The first test's signal handler may still be installed.
+  // The signal handler of TheEndWaitsForTheHelper may still be installed, which is reported.
   testing::internal::GetCapturedStderr();
   toggle();
   ASSERT_TRUE(cpu_report().running);
   pid_t child = in_child([] {
-    stay();
+    outlive_grace_period();
     if (cpu_report().running) return false;
     raise(SIGUSR2);
     // The child's helper thread follows it.

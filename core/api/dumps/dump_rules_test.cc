@@ -1,6 +1,6 @@
 // The rules against a model of them, on a simulated clock and simulated bytes: random events and
-// settings. SEEMALLOC_SEED repeats a run. Then threads: for any interleaving, no dump is due twice
-// and none is lost.
+// settings. SEEMALLOC_SEED repeats a run. Then threads: the number of dumps stays within its
+// bounds.
 #include "core/api/dumps/dump_rules.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ struct Model {
   }
 };
 
-// A simulated program: it allocates, grows and shrinks, sleeps, and the intervals are set again.
+// A simulated program: it allocates, grows and shrinks, sleeps, and changes the intervals.
 class Life {
  public:
   explicit Life(unsigned seed) : random_(seed) {}
@@ -111,8 +111,9 @@ class Life {
         break;
     }
     bool any = false;
-    for (const Model::Threshold& mark : {model_.alloc, model_.in_use, model_.growth, model_.time})
-      any |= mark.interval != 0;
+    for (const Model::Threshold& threshold :
+         {model_.alloc, model_.in_use, model_.growth, model_.time})
+      any |= threshold.interval != 0;
     EXPECT_EQ(rules_.any(), any);
     uint64_t next =
         model_.time.interval != 0 ? model_.time.base + model_.time.interval : UINT64_MAX;
@@ -126,7 +127,7 @@ class Life {
   uint64_t now_ = kSecondNs, heap_ = 0, in_use_ = 0;
 };
 
-TEST(DumpRules, AreTheModels) {
+TEST(DumpRules, MatchModel) {
   unsigned seed = seed_for_test(), dumps = 0;
   for (unsigned life = 0; life < 200; life++) {
     Life one(seed + life);
@@ -170,8 +171,8 @@ TEST(DumpRules, ThreadsTogether) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Each time it is due, at least an interval has passed, and at most one plus the bytes that the
-  // threads add at the same time.
+  // Between two dumps, at least one interval of bytes has been added, and at most one interval plus
+  // the bytes that the threads add at the same time.
   for (uint64_t dumps : {by_bytes.load(), by_growth.load()}) {
     EXPECT_LE(dumps, total / kInterval);
     EXPECT_GE(dumps, total / (kInterval + kThreads * kMax) - 1);

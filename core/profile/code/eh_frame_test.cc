@@ -226,8 +226,7 @@ TEST(EhFrame, NeverFaultsOnNonsense) {
   }
 }
 
-// ---- expressions
-// --------------------------------------------------------------------------------------------------
+// ---- expressions ----
 
 struct Evaluated {
   bool ok;
@@ -281,8 +280,7 @@ TEST(Expression, EvaluatesAPltStub) {
   EXPECT_EQ(evaluate(plt, registers).value, 1016u);
 }
 
-// ---- rules
-// --------------------------------------------------------------------------------------------------------
+// ---- rules ----
 
 TEST(UnwindRule, HoldsTheCommonRows) {
   Row row = row_of({0x0E, 112, 0x83, 7, 0x86, 6, 0x8C, 5, 0x8D, 4, 0x8E, 3, 0x8F, 2}, 0);

@@ -31,8 +31,8 @@ std::map<uintptr_t, uint64_t> counts_of(const Lifetimes& lifetimes) {
   return counts;
 }
 
-TEST(FreeStackTable, AgreeWithAModel) {
-  static constinit FreeStackTable deaths;
+TEST(FreeStackTable, AgreesWithModel) {
+  static constinit FreeStackTable table;
   static constinit StackTable stacks;
   uint64_t seed = seed_for_test();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -42,9 +42,9 @@ TEST(FreeStackTable, AgreeWithAModel) {
   for (int i = 0; i < 50000; i++) {
     size_t at = random() % 20;
     Stack stack = make_stack(random() % (1 + random() % 50));
-    const InternedStack* interned = deaths.intern(lifetimes[at], stack, stacks);
+    const InternedStack* interned = table.intern(lifetimes[at], stack, stacks);
     ASSERT_NE(interned, nullptr);
-    deaths.add(lifetimes[at], interned, at % 2 == 0);
+    table.add(lifetimes[at], interned, at % 2 == 0);
     model[at][stack.pcs[0]]++;
   }
   size_t all = 0;
@@ -52,27 +52,27 @@ TEST(FreeStackTable, AgreeWithAModel) {
     EXPECT_EQ(counts_of(lifetimes[at]), model[at]);
     all += model[at].size();
   }
-  EXPECT_EQ(deaths.size(), all);
+  EXPECT_EQ(table.size(), all);
 }
 
 TEST(FreeStackTable, OneListIsBounded) {
-  static constinit FreeStackTable deaths;
+  static constinit FreeStackTable table;
   static constinit StackTable stacks;
   Lifetimes lifetimes[2];
   for (uintptr_t number = 0; number < FreeStackTable::kMaxEntriesPerRecord; number++) {
     for (uintptr_t of : {0, 1})
-      deaths.add(lifetimes[of],
-                 deaths.intern(lifetimes[of], make_stack(1000 * of + number), stacks), false);
+      table.add(lifetimes[of], table.intern(lifetimes[of], make_stack(1000 * of + number), stacks),
+                false);
   }
-  // There is room in the process, and the stack is known from the other record.
-  deaths.add(lifetimes[0], deaths.intern(lifetimes[0], make_stack(1000), stacks), false);
+  // The table has space, and the stack is known from the other record.
+  table.add(lifetimes[0], table.intern(lifetimes[0], make_stack(1000), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[0]).size(), FreeStackTable::kMaxEntriesPerRecord);
-  EXPECT_EQ(deaths.size(), 2 * FreeStackTable::kMaxEntriesPerRecord);
-  EXPECT_EQ(deaths.intern(lifetimes[0], make_stack(2000), stacks), nullptr);
+  EXPECT_EQ(table.size(), 2 * FreeStackTable::kMaxEntriesPerRecord);
+  EXPECT_EQ(table.intern(lifetimes[0], make_stack(2000), stacks), nullptr);
 }
 
-TEST(FreeStackTable, AreBounded) {
-  static constinit FreeStackTable deaths;
+TEST(FreeStackTable, IsBounded) {
+  static constinit FreeStackTable table;
   static constinit StackTable stacks;
   constexpr size_t kRecords =
       2 * FreeStackTable::kMaxEntries / FreeStackTable::kMaxEntriesPerRecord;
@@ -80,26 +80,26 @@ TEST(FreeStackTable, AreBounded) {
   uintptr_t number = 0;
   for (Lifetimes& each : lifetimes) {
     for (size_t i = 0; i < 3 * FreeStackTable::kMaxEntriesPerRecord; i++) {
-      const InternedStack* stack = deaths.intern(each, make_stack(number++), stacks);
-      if (stack != nullptr) deaths.add(each, stack, false);
+      const InternedStack* stack = table.intern(each, make_stack(number++), stacks);
+      if (stack != nullptr) table.add(each, stack, false);
     }
     EXPECT_LE(counts_of(each).size(), FreeStackTable::kMaxEntriesPerRecord);
   }
   EXPECT_EQ(counts_of(lifetimes[0]).size(), FreeStackTable::kMaxEntriesPerRecord);
-  EXPECT_EQ(deaths.size(), FreeStackTable::kMaxEntries);
+  EXPECT_EQ(table.size(), FreeStackTable::kMaxEntries);
   EXPECT_EQ(stacks.size(), FreeStackTable::kMaxEntries)
-      << "a stack that is in no list is kept for nothing";
+      << "a stack that is in no list was interned";
   // Known stacks are still counted.
-  deaths.add(lifetimes[0], deaths.intern(lifetimes[0], make_stack(0), stacks), false);
+  table.add(lifetimes[0], table.intern(lifetimes[0], make_stack(0), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[0])[0x1000], 2u);
   // A known stack does not allow exceeding the bound.
-  deaths.add(lifetimes[kRecords - 1], deaths.intern(lifetimes[0], make_stack(0), stacks), false);
+  table.add(lifetimes[kRecords - 1], table.intern(lifetimes[0], make_stack(0), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[kRecords - 1]).size(), 0u);
-  EXPECT_EQ(deaths.size(), FreeStackTable::kMaxEntries);
+  EXPECT_EQ(table.size(), FreeStackTable::kMaxEntries);
 }
 
-TEST(FreeStackTable, ThreadsMakeEachOnce) {
-  static constinit FreeStackTable deaths;
+TEST(FreeStackTable, ThreadsMakeOneEntryPerStack) {
+  static constinit FreeStackTable table;
   static constinit StackTable stacks;
   constexpr uint64_t kThreads = 4, kSteps = 80, kStacks = 40;
   for (int round = 0; round < 150; round++) {
@@ -112,7 +112,7 @@ TEST(FreeStackTable, ThreadsMakeEachOnce) {
         while (ready != kThreads) {
         }
         for (uint64_t i = 0; i < kSteps; i++) {
-          deaths.add(lifetimes, deaths.intern(lifetimes, make_stack(i % kStacks), stacks), false);
+          table.add(lifetimes, table.intern(lifetimes, make_stack(i % kStacks), stacks), false);
         }
       });
     }
@@ -121,11 +121,11 @@ TEST(FreeStackTable, ThreadsMakeEachOnce) {
     ASSERT_EQ(counts.size(), kStacks);
     for (const auto& [pc, count] : counts) ASSERT_EQ(count, kThreads * kSteps / kStacks);
   }
-  EXPECT_EQ(deaths.size(), 150 * kStacks);
+  EXPECT_EQ(table.size(), 150 * kStacks);
 }
 
-TEST(FreeStackTable, MemoryRefused) {
-  static constinit FreeStackTable deaths;
+TEST(FreeStackTable, SurvivesRefusedMemory) {
+  static constinit FreeStackTable table;
   static constinit StackTable stacks;
   os::FailCalls refuse(SYS_mmap, ENOMEM);
   std::vector<Lifetimes> lifetimes(FreeStackTable::kMaxEntries);
@@ -134,15 +134,15 @@ TEST(FreeStackTable, MemoryRefused) {
   for (uintptr_t number = 0; number < 1000000 && refused < 10; number++) {
     Lifetimes& each = lifetimes[number % FreeStackTable::kMaxEntries];
     const InternedStack* stack =
-        deaths.intern(each, make_stack(number % 20 == 0 ? number : 0), stacks);
-    size_t before = deaths.size();
-    if (stack != nullptr) deaths.add(each, stack, false);
-    refused += stack == nullptr || (deaths.size() == before && counts_of(each).empty());
+        table.intern(each, make_stack(number % 20 == 0 ? number : 0), stacks);
+    size_t before = table.size();
+    if (stack != nullptr) table.add(each, stack, false);
+    refused += stack == nullptr || (table.size() == before && counts_of(each).empty());
   }
   EXPECT_EQ(refused, 10u);
   size_t made = 0;
   for (Lifetimes& each : lifetimes) made += counts_of(each).size();
-  EXPECT_EQ(deaths.size(), made);
+  EXPECT_EQ(table.size(), made);
 }
 
 }  // namespace

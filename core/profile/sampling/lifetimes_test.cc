@@ -16,7 +16,7 @@
 
 namespace seemalloc::profile {
 
-// The state after this many frees.
+// Sets a count that a test cannot reach by calls.
 struct FullLifetimes {
   static void set_count(Lifetimes& lifetimes, unsigned age_class, uint64_t count) {
     lifetimes.counts_[age_class].store(static_cast<decltype(lifetimes.counts_[0].load())>(count));
@@ -60,8 +60,8 @@ struct Model {
     double count = static_cast<double>(ages.size()), got_mean = lifetimes.sum_ns() / count;
     double got_deviation =
         std::sqrt(std::max(0.0, lifetimes.sum_of_squares() / count - got_mean * got_mean));
-    // Which may be 0.
     EXPECT_NEAR(got_mean, static_cast<double>(mean), 1e-9 * static_cast<double>(mean));
+    // The deviation may be 0, so its bound is not only relative.
     EXPECT_NEAR(got_deviation, static_cast<double>(deviation),
                 1e-3 * static_cast<double>(deviation) + 1e-6 * static_cast<double>(mean));
     EXPECT_EQ(lifetimes.min_ns(), *std::min_element(ages.begin(), ages.end()));
@@ -115,7 +115,7 @@ TEST(Lifetimes, CountMoreThan32Bits) {
 }
 
 // A reader that loads a count finds the counted lifetimes in the other figures.
-TEST(Lifetimes, AReaderNeverSeesACountAlone) {
+TEST(Lifetimes, CountIsPublishedLast) {
   constexpr size_t kRecords = 30000;
   constexpr uint64_t kAge = 3'000'000;
   for (bool alone : {false, true}) {

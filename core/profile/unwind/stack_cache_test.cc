@@ -34,21 +34,21 @@ namespace {
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
 StackTable stacks;
-StackCache with_room() {
-  StackCache memo;
-  memo.enlarge();
-  return memo;
+StackCache enlarged_cache() {
+  StackCache cache;
+  cache.enlarge();
+  return cache;
 }
-StackCache memo = with_room();
+StackCache cache = enlarged_cache();
 size_t max_depth = kMaxStackDepth;
 uintptr_t site = 0;
-int found, remembered, left_out;
+int found, cached, left_out;
 
 // Looks up the stack and walks it, too: a stack that is found must equal the walked one.
 NOINLINE void capture_and_compare() {
   Registers registers;
   take_registers(&registers);
-  StackCache::Entry* entry = memo.find(registers, site, max_depth);
+  StackCache::Entry* entry = cache.find(registers, site, max_depth);
   Stack walked;
   if (entry != nullptr) {
     WalkDependencies none(nullptr);
@@ -57,31 +57,31 @@ NOINLINE void capture_and_compare() {
     found++;
     return;
   }
-  entry = memo.begin_entry(registers, site, max_depth);
+  entry = cache.begin_entry(registers, site, max_depth);
   WalkDependencies notes(entry);
   walk_stack(registers, max_depth, &walked, &notes);
-  notes.complete() ? remembered++ : left_out++;
+  notes.complete() ? cached++ : left_out++;
   if (notes.complete()) entry->stack = stacks.intern(walked, hash_stack(walked));
   KEEP_FRAME;
 }
 
-class Memo : public testing::Test {
+class StackCacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    memo.clear();
+    cache.clear();
     max_depth = kMaxStackDepth;
     site = 0;
-    found = remembered = left_out = 0;
+    found = cached = left_out = 0;
   }
 };
 
-TEST_F(Memo, HitsRegardlessOfOtherRegisters) {
+TEST_F(StackCacheTest, HitsRegardlessOfOtherRegisters) {
   register long counter __asm__("rbx");
   for (counter = 0; counter < 10; counter++) {
     __asm__ volatile("" : "+r"(counter));
     capture_and_compare();
   }
-  EXPECT_EQ(remembered, 1);
+  EXPECT_EQ(cached, 1);
   EXPECT_EQ(found, 9);
 }
 
@@ -103,7 +103,7 @@ NOINLINE void outer_right(void (*f)()) {
 }
 
 // The same depth and the same stack pointer, but other callers: near and far.
-TEST_F(Memo, DistinguishesCallers) {
+TEST_F(StackCacheTest, DistinguishesCallers) {
   void (*volatile inner[])() = {left, right};
   void (*volatile outer[])(void (*)()) = {outer_left, outer_right};
   std::mt19937 random(seed_for_test());
@@ -130,18 +130,18 @@ NOINLINE void little_then_much(size_t all) {
   look_with_room(all - 64);
   KEEP_FRAME;
 }
-TEST_F(Memo, DistinguishesFramesByFramePointer) {
+TEST_F(StackCacheTest, DistinguishesFramesByFramePointer) {
   for (int i = 0; i < 10; i++) {
     volatile int step = i % 2;
-    if (step == 0) memo.clear();
+    if (step == 0) cache.clear();
     void (*volatile call)(size_t) = step == 0 ? much_then_little : little_then_much;
     call(1024);
   }
   EXPECT_EQ(found, 0);
-  EXPECT_EQ(remembered, 10);
+  EXPECT_EQ(cached, 10);
 }
 
-TEST_F(Memo, DistinguishesDepths) {
+TEST_F(StackCacheTest, DistinguishesDepths) {
   capture_and_compare();
   for (size_t depth : {4, 5, 4, 5, 4, 5}) {
     max_depth = depth;
@@ -158,41 +158,41 @@ NOINLINE void look_from_each(uintptr_t first, uintptr_t sites) {
   KEEP_FRAME;
 }
 
-// A thread that walks only now and then does not need a larger memo, regardless of the number of
+// A thread that walks only now and then does not need a larger cache, regardless of the number of
 // stacks.
-TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
-  StackCache other = std::exchange(memo, StackCache());  // another test may have enlarged it
+TEST_F(StackCacheTest, StaysSmallWhereStacksComeSlowly) {
+  StackCache other = std::exchange(cache, StackCache());  // another test may have enlarged it
   for (volatile int i = 0; i < 8; i = i + 1) {
     look_from_each(0, 14);  // at most 28 walks in 40 ms
     os::advance_test_clock(20 * kMillisecondNs);
-    EXPECT_FALSE(memo.should_enlarge(true));
+    EXPECT_FALSE(cache.should_enlarge(true));
   }
   EXPECT_EQ(found, 0);
-  for (volatile int i = 0; i < 1000 && !memo.should_enlarge(false); i = i + 1)
+  for (volatile int i = 0; i < 1000 && !cache.should_enlarge(false); i = i + 1)
     look_from_each(0, 100);
-  EXPECT_TRUE(memo.should_enlarge(false));
-  memo.enlarge();
+  EXPECT_TRUE(cache.should_enlarge(false));
+  cache.enlarge();
   for (volatile int i = 0; i < 10; i = i + 1) look_from_each(0, 100);
-  EXPECT_FALSE(memo.should_enlarge(false));
-  EXPECT_TRUE(memo.should_enlarge(true));
-  memo = other;
+  EXPECT_FALSE(cache.should_enlarge(false));
+  EXPECT_TRUE(cache.should_enlarge(true));
+  cache = other;
 }
 
-// After 64 evicted entries the memo is too small.
-TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
+// After 64 evicted entries the cache is too small.
+TEST_F(StackCacheTest, KeepsManyMoreOnceEnlarged) {
   constexpr int kSites = 100;
   // Of sites: the stack's address decides how many sites of a group collide.
   constexpr int kGroups = 16;
-  StackCache other = std::exchange(memo, with_room());  // another test may have enlarged it
+  StackCache other = std::exchange(cache, enlarged_cache());  // another test may have enlarged it
   int found_again = 0;
   // volatile, and read each time: all calls are one.
   for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {
     if (round == 2) {
-      EXPECT_TRUE(memo.should_enlarge(true));
-      memo.enlarge();
-      EXPECT_FALSE(memo.should_enlarge(true));
+      EXPECT_TRUE(cache.should_enlarge(true));
+      cache.enlarge();
+      EXPECT_FALSE(cache.should_enlarge(true));
     } else if (round % 2 == 0) {
-      memo.clear();
+      cache.clear();
     }
     found = 0;
     int group = round / 2;
@@ -208,7 +208,7 @@ TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
   }
   EXPECT_GT(found_again, kGroups * kSites / 2);
   EXPECT_EQ(left_out, 0);
-  memo = other;
+  cache = other;
 }
 
 void any_way(std::mt19937& random, int depth);
@@ -266,10 +266,10 @@ NOINLINE void any_way(std::mt19937& random, int depth) {
   KEEP_FRAME;
 }
 
-TEST_F(Memo, AgreesWithTheWalkOnRandomCallChains) {
+TEST_F(StackCacheTest, AgreesWithTheWalkOnRandomCallChains) {
   std::mt19937 random(seed_for_test());
   for (int i = 0; i < 20000; i++) {
-    if (i == 10000) memo.enlarge();
+    if (i == 10000) cache.enlarge();
     unsigned seed = random() % 8 + static_cast<unsigned>(i / 1000) * 8;
     std::mt19937 choices(seed_for_test() + seed);
     SCOPED_TRACE(seed);
@@ -285,7 +285,7 @@ void fibre_main() {
 }
 
 // They may be unmapped at the next lookup.
-TEST_F(Memo, LeavesOtherStacksOut) {
+TEST_F(StackCacheTest, LeavesOtherStacksOut) {
   std::vector<char> room(64 * 1024);
   getcontext(&fibre_context);
   fibre_context.uc_stack.ss_sp = room.data();
@@ -296,8 +296,7 @@ TEST_F(Memo, LeavesOtherStacksOut) {
   EXPECT_EQ(found, 0);
 }
 
-// ---- modules that come and go
-// -------------------------------------------------------------------------------------
+// ---- modules that come and go ----
 
 #if defined(__x86_64__)
 using CallBack = int (*)(void (*)());
@@ -347,7 +346,7 @@ CallBack open_in_another_thread(const std::string& path, void** library) {
   return call_back;
 }
 
-TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
+TEST_F(StackCacheTest, NoticesThatALibraryWasReplacedAtTheSameAddress) {
   std::string larger = "const char more[64] = {1};\n";  // its tables are elsewhere
   std::string paths[] = {build_library("a", kFrame, 1, ""), build_library("b", kOtherFrame, 2, ""),
                          build_library("c", kOtherFrame, 1, larger)};
@@ -358,7 +357,7 @@ TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
     // The first library twice, then one of the others.
     volatile int step = i % 3;  // volatile: the compiler must not make several calls of one
     if (step != 1) call_back = open_in_another_thread(paths[step == 2 ? 1 + i % 2 : 0], &library);
-    if (step == 0) memo.clear();
+    if (step == 0) cache.clear();
     void (*volatile call)(CallBack) =
         step == 2 ? call_with_room<0> : call_with_room<kOtherFrame - kFrame>;
     int before = found;
@@ -370,8 +369,7 @@ TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
 }
 #endif
 
-// ---- the recorder
-// -------------------------------------------------------------------------------------------------
+// ---- the recorder ----
 
 NOINLINE SampleId sample(Recorder* recorder, uintptr_t site, size_t depth) {
   SampleId id = record_alloc(recorder, {48, 48, 1}, site, depth);
@@ -412,8 +410,8 @@ TEST(Recorder, KnowsBucketsOfSeveralSizes) {
   }
 }
 
-// If all allocations are recorded, the memo holds the stacks of a whole program. With rare samples,
-// lookups need not be that fast.
+// If all allocations are recorded, the cache holds the stacks of a whole program. With rare
+// samples, lookups need not be that fast.
 TEST(Recorder, GrowsIfAllAllocationsAreSampled) {
   for (uint64_t interval : {uint64_t{1}, uint64_t{1} << 19}) {
     Recorder* recorder = make_recorder();

@@ -289,8 +289,7 @@ TEST_P(UnwindHostile, FollowsASwitchOfStacks) {
 
 #endif
 
-// ---- modules that come and go
-// -------------------------------------------------------------------------------------
+// ---- modules that come and go ----
 
 using CallBack = void (*)(void (*)());
 

@@ -1,5 +1,5 @@
-// Captures in a signal handler of the code that it interrupted: at any place, and with any values
-// in the registers.
+// Stacks captured in a signal handler that interrupts code at any instruction, with any register
+// contents.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -97,8 +97,8 @@ NOINLINE void expect_interrupted() {
   raise(SIGUSR1);
   EXPECT_FALSE(interrupted.broken);
   EXPECT_FALSE(interrupted.truncated);
-  // The handler's own stack continues through the signal's frame to the same frames: both were made
-  // by raise().
+  // The handler's own stack continues through the signal's frame to the same frames: raise() is in
+  // both stacks.
   EXPECT_GE(interrupted.depth, 5u);
   EXPECT_GT(handlers_own.depth, interrupted.depth);
   EXPECT_TRUE(have_same_outer_frames(interrupted, handlers_own, interrupted.depth))
@@ -130,8 +130,7 @@ TEST(UnwindSignalDepth, MarksTruncatedStacks) {
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 
-// ---- rubbish in the registers
-// -------------------------------------------------------------------------------------
+// ---- rubbish in the registers ----
 
 // Sends a signal to itself with this stack pointer.
 NOINLINE void kill_with_stack_pointer(uintptr_t sp) {
@@ -192,8 +191,7 @@ TEST_P(UnwindSignal, FindsTheCallerOfANullFunction) {
   }
 }
 
-// ---- instruction by instruction
-// -----------------------------------------------------------------------------------
+// ---- instruction by instruction ----
 
 // The results of stepping through a subject.
 struct StepResults {
@@ -201,7 +199,7 @@ struct StepResults {
   Stack first_wrong;
 };
 StepResults steps;
-// The stack of step_through(); every stack must end with it, except for its innermost frame.
+// The stack of step_through(). Every stack must end with these frames, without step_through's own.
 Stack stepper;
 volatile bool stepping = false;
 
@@ -229,7 +227,7 @@ NOINLINE StepResults step_through(const Subject& subject) {
   return steps;
 }
 
-TEST_P(UnwindSignal, KnowsTheKernelsSharedCode) {
+TEST_P(UnwindSignal, StepsThroughTheVdso) {
   for (clockid_t clock : {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC_COARSE}) {
     timespec now;
     StepResults seen = step_through([&] { clock_gettime(clock, &now); });
@@ -238,8 +236,8 @@ TEST_P(UnwindSignal, KnowsTheKernelsSharedCode) {
   }
 }
 
-// Functions without unwind tables. `bare_frame` sets up a frame pointer, `bare_leaf` has no frame,
-// `bare_rubbish` stores other values in rbp and calls bare_leaf.
+// Functions without unwind tables. `bare_frame` sets up a frame pointer, `bare_leaf` has no frame.
+// call_with_rbp() puts other values into rbp.
 extern "C" void bare_frame();
 extern "C" void bare_leaf();
 __asm__(
@@ -330,37 +328,36 @@ TEST_P(UnwindSignal, InterruptsDlopenAndDlcloseAnywhere) {
   remove(path.c_str());
 }
 
-// ---- calls
-// ----------------------------------------------------------------------------------------------------------
+// ---- calls ----
 
-bool behind(std::vector<uint8_t> code) {
+bool ends_in_call(std::vector<uint8_t> code) {
   alignas(16) static uint8_t bytes[32];
   memset(bytes, 0x90, sizeof(bytes));
   std::copy(code.begin(), code.end(), bytes + sizeof(bytes) - code.size());
   return follows_call(reinterpret_cast<uintptr_t>(bytes + sizeof(bytes)));
 }
 
-TEST(CallSite, KnowsCalls) {
-  EXPECT_TRUE(behind({0xE8, 1, 2, 3, 4}));
-  EXPECT_TRUE(behind({0xFF, 0xD0}));                    // call *%rax
-  EXPECT_TRUE(behind({0x41, 0xFF, 0xD3}));              // call *%r11
-  EXPECT_TRUE(behind({0xFF, 0x13}));                    // call *(%rbx)
-  EXPECT_TRUE(behind({0xFF, 0x50, 0x18}));              // call *0x18(%rax)
-  EXPECT_TRUE(behind({0xFF, 0x14, 0xC3}));              // call *(%rbx,%rax,8)
-  EXPECT_TRUE(behind({0xFF, 0x14, 0xC5, 1, 2, 3, 4}));  // call *…(,%rax,8)
-  EXPECT_TRUE(behind({0xFF, 0x54, 0x24, 8}));           // call *8(%rsp)
-  EXPECT_TRUE(behind({0xFF, 0x15, 1, 2, 3, 4}));        // call *…(%rip)
-  EXPECT_TRUE(behind({0xFF, 0x90, 1, 2, 3, 4}));        // call *…(%rax)
-  EXPECT_TRUE(behind({0xFF, 0x94, 0xC3, 1, 2, 3, 4}));  // call *…(%rbx,%rax,8)
+TEST(CallSite, RecognisesCalls) {
+  EXPECT_TRUE(ends_in_call({0xE8, 1, 2, 3, 4}));
+  EXPECT_TRUE(ends_in_call({0xFF, 0xD0}));                    // call *%rax
+  EXPECT_TRUE(ends_in_call({0x41, 0xFF, 0xD3}));              // call *%r11
+  EXPECT_TRUE(ends_in_call({0xFF, 0x13}));                    // call *(%rbx)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x50, 0x18}));              // call *0x18(%rax)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x14, 0xC3}));              // call *(%rbx,%rax,8)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x14, 0xC5, 1, 2, 3, 4}));  // call *…(,%rax,8)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x54, 0x24, 8}));           // call *8(%rsp)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x15, 1, 2, 3, 4}));        // call *…(%rip)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x90, 1, 2, 3, 4}));        // call *…(%rax)
+  EXPECT_TRUE(ends_in_call({0xFF, 0x94, 0xC3, 1, 2, 3, 4}));  // call *…(%rbx,%rax,8)
 }
 
-TEST(CallSite, KnowsOthers) {
-  EXPECT_FALSE(behind({}));
-  EXPECT_FALSE(behind({0xE9, 1, 2, 3, 4}));  // jmp
-  EXPECT_FALSE(behind({0xFF, 0xE0}));        // jmp *%rax
-  EXPECT_FALSE(behind({0xFF, 0x50}));        // its displacement is missing
-  EXPECT_FALSE(behind({0xFF, 0x14}));
-  EXPECT_FALSE(behind({0xFF, 0xD0, 0x90}));  // one instruction before
+TEST(CallSite, RejectsOtherInstructions) {
+  EXPECT_FALSE(ends_in_call({}));
+  EXPECT_FALSE(ends_in_call({0xE9, 1, 2, 3, 4}));  // jmp
+  EXPECT_FALSE(ends_in_call({0xFF, 0xE0}));        // jmp *%rax
+  EXPECT_FALSE(ends_in_call({0xFF, 0x50}));        // its displacement is missing
+  EXPECT_FALSE(ends_in_call({0xFF, 0x14}));
+  EXPECT_FALSE(ends_in_call({0xFF, 0xD0, 0x90}));  // one instruction before
   EXPECT_FALSE(follows_call(0));
   EXPECT_FALSE(follows_call(6));
   EXPECT_FALSE(follows_call(4096));

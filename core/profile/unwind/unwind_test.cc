@@ -92,8 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Modules, Unwind, testing::Bool(), [](const auto& kind) 
   return kind.param ? "OwnTable" : "DynamicLinker";
 });
 
-// ---- depth
-// --------------------------------------------------------------------------------------------------------
+// ---- depth ----
 
 NOINLINE int recurse(int n, Stack* stack, size_t max_depth) {
   if (n == 0) {
@@ -156,8 +155,7 @@ TEST(UnwindDepth, MarksTruncatedStacks) {
   EXPECT_FALSE(cut.broken);
 }
 
-// ---- the same as libgcc
-// -------------------------------------------------------------------------------------------
+// ---- the same as libgcc ----
 
 struct Base {
   virtual ~Base() = default;
@@ -381,8 +379,7 @@ TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
 }
 #endif
 
-// ---- other stacks
-// -------------------------------------------------------------------------------------------------
+// ---- other stacks ----
 
 // A stack between two inaccessible pages.
 class GuardedStack {

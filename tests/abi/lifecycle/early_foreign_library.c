@@ -1,4 +1,4 @@
-// A library preloaded behind the allocator. Its constructor runs before the allocator's own. It
+// A library preloaded after the allocator. Its constructor runs before the allocator's own. It
 // calls the C library's malloc, found by RTLD_NEXT, and the process's malloc_usable_size, realloc
 // and free on those blocks.
 #include <malloc.h>

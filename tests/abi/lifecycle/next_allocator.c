@@ -1,4 +1,4 @@
-// Blocks of an allocator that is loaded behind seemalloc (other_allocator.c) are passed to it.
+// Blocks of an allocator that is loaded after seemalloc (other_allocator.c) are passed to it.
 #include <malloc.h>
 
 #include "expect.h"

@@ -1,4 +1,4 @@
-// An allocator preloaded behind seemalloc. It cannot tell which blocks it owns: a block of another
+// An allocator preloaded after seemalloc. It cannot tell which blocks it owns: a block of another
 // allocator ends the program. No object is bound to its malloc, but the program may call it by
 // another name.
 #include <stddef.h>

@@ -13,10 +13,11 @@ static constexpr int kBlocks = 100;
 static constexpr size_t kBytes = 64 << 10;
 static char* blocks[kBlocks];
 
-static char* volatile weight;  // never touched
+static char* volatile ballast;  // never touched
 #define KNOWN extern "C" __attribute__((noinline)) void
 
-// One mmap and one munmap: the block is larger than the cache keeps, since `weight` outweighs it.
+// One mmap and one munmap. The block is not cached, because `ballast` keeps it smaller than the
+// memory in use.
 KNOWN take_huge() {
   char* block = static_cast<char*>(malloc(size_t{100} << 20));
   *static_cast<volatile char*>(block) = 1;
@@ -24,7 +25,7 @@ KNOWN take_huge() {
   asm volatile("");
 }
 
-// Half as many holes as blocks, each between two live blocks: one madvise each.
+// Half as many holes as blocks, with a live block between any two: one madvise each.
 KNOWN give_back_holes() {
   for (char*& block : blocks) {
     block = static_cast<char*>(malloc(kBytes));
@@ -58,7 +59,7 @@ static void obey(int command) {
 }
 
 int main(int argc, char** argv) {
-  weight = static_cast<char*>(malloc(size_t{200} << 20));
+  ballast = static_cast<char*>(malloc(size_t{200} << 20));
   malloc_trim(0);
   puts("ready");
   fflush(stdout);
