@@ -167,7 +167,7 @@ func TestTextsReportMissingData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, note := range []string{"# seemalloc: one sample every 1 bytes", "; 10 samples with a truncated stack, 0 samples with a broken unwind\n",
+			for _, note := range []string{"# seemalloc: every allocation is sampled; ", "; 10 samples with a truncated stack, 0 samples with a broken unwind\n",
 				" live bytes, by allocated size\n", " 0 more dropped for lack of memory\n"} {
 				if !bytes.Contains(data, []byte(note)) {
 					t.Errorf("%q is not in\n%.600s", note, data)

@@ -252,7 +252,8 @@ void write_deaths_comment(ProfileEncoder& encoder, const BucketSnapshot& snapsho
        << " of them by an unknown stack (option free_stacks); "
        << uint64_t{records.free_stacks.size()} << " pairs of stacks kept, at most "
        << uint64_t{FreeStackTable::kMaxEntries} << ", and "
-       << uint64_t{FreeStackTable::kMaxEntriesPerRecord} << " of one stack and size";
+       << uint64_t{FreeStackTable::kMaxEntriesPerRecord}
+       << " per stack, size and way of being freed";
   encoder.comment(text);
 }
 
@@ -368,8 +369,12 @@ void write_common_comments(const CommentWriter& notes, const BucketSnapshot& sna
                            uint64_t interval_bytes, Kind kind) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
-  text << "seemalloc: one sample every " << interval_bytes << " bytes on average; "
-       << totals.samples << " samples recorded, " << totals.live_samples << " of them in use, "
+  text << "seemalloc: ";
+  if (interval_bytes == 1)
+    text << "every allocation is sampled; ";
+  else
+    text << "one sample every " << interval_bytes << " bytes on average; ";
+  text << totals.samples << " samples recorded, " << totals.live_samples << " of them in use, "
        << records.dropped.load(std::memory_order_relaxed) << " more dropped for lack of memory";
   notes.add(text);
   text.clear();

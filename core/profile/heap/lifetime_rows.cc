@@ -244,14 +244,14 @@ class LifetimeWriter {
   void comment() const {
     if (other_samples_ == 0) return;
     FixedText<512> text;
-    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads
-         << ": ended threads make room for new ones; "
-         << "at most " << uint64_t{ThreadTable::kMaxThreads} << " threads, and "
-         << uint64_t{max_thread_lifetimes()}
-         << " records of a stack, a size and a thread, are distinguished";
+    text
+        << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads
+        << ". At most " << uint64_t{ThreadTable::kMaxThreads} << " threads, and "
+        << uint64_t{max_thread_lifetimes()}
+        << " records of a stack, a size and a thread, are distinguished; records of ended threads are reused.";
     if (interval_bytes_ <= 1)
       text
-          << "; if all blocks are recorded, only frees by the first thread with a stack are, unless free_stacks:all is set";
+          << " With sample:1, only frees by the first thread with a stack are known by thread, unless free_stacks:all is set.";
     encoder_.comment(text);
   }
 

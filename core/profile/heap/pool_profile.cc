@@ -162,10 +162,13 @@ SiteRow read(const PoolStack& site) {
 void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t interval_bytes) {
   FixedText<400> text;
   text << "memory pools: " << totals.created << " created, " << totals.open
-       << " of them open, with " << uint64_t{names.size()} << " names; one sample every "
-       << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
-       << totals.live_samples << " of them in use, " << totals.dropped
-       << " more dropped for lack of memory";
+       << " of them open, with " << uint64_t{names.size()} << " names; ";
+  if (interval_bytes == 1)
+    text << "every block is sampled, ";
+  else
+    text << "one sample every " << interval_bytes << " bytes on average, ";
+  text << totals.samples << " recorded, " << totals.live_samples << " of them in use, "
+       << totals.dropped << " more dropped for lack of memory";
   encoder.comment(text);
   text.clear();
   text
