@@ -113,14 +113,9 @@ void store_release(ModelAtomic<T>& word, std::type_identity_t<T> value,
                    std::source_location where = std::source_location::current()) {
   word.store(value, std::memory_order_release, where);
 }
-template <typename T>
-void store_last(ModelAtomic<T>& word, std::type_identity_t<T> value,
-                std::source_location where = std::source_location::current()) {
-  word.store(value, std::memory_order_release, where);
-}
 // A load and a store: another thread's write in between is lost.
-inline bool decrement_last(ModelAtomic<uint32_t>& word,
-                           std::source_location where = std::source_location::current()) {
+inline bool decrement_release(ModelAtomic<uint32_t>& word,
+                              std::source_location where = std::source_location::current()) {
   uint32_t left = word.load(std::memory_order_relaxed) - 1;
   word.store(left, std::memory_order_release, where);
   return left == 0;

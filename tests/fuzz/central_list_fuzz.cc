@@ -45,7 +45,7 @@ class Model {
     unsigned size_class = input.PickValueInArray(kUsedClasses);
     switch (input.ConsumeIntegralInRange<unsigned>(0, 11)) {
       case 0:
-      case 1: lend(size_class, input.ConsumeIntegralInRange<uint32_t>(1, 40)); break;
+      case 1: take_shared(size_class, input.ConsumeIntegralInRange<uint32_t>(1, 40)); break;
       case 2:
       case 3:
         if (!live_.empty())
@@ -105,7 +105,7 @@ class Model {
     return false;
   }
 
-  void lend(unsigned size_class, uint32_t count) {
+  void take_shared(unsigned size_class, uint32_t count) {
     Block* block = nullptr;
     uint32_t lent = central_take_shared_blocks(size_class, count, &block);
     CHECK(lent != 0 && lent <= count);
@@ -190,7 +190,7 @@ class Model {
   }
 
   void give_batch(unsigned size_class, FuzzedDataProvider& input) {
-    size_t most = input.ConsumeIntegralInRange<size_t>(1, kMaxForeignBlocks),
+    size_t most = input.ConsumeIntegralInRange<size_t>(1, kMaxGatheredBlocks),
            stride = input.ConsumeIntegralInRange<size_t>(1, 20);
     Batch batch;
     size_t at = 0;
@@ -205,7 +205,7 @@ class Model {
     batches_[size_class].push_back(batch);
   }
   void take_batch(unsigned size_class) {
-    Block* blocks[kMaxForeignBlocks];
+    Block* blocks[kMaxGatheredBlocks];
     uint32_t count = central_take_batch(size_class, blocks);
     std::vector<Batch>& batches = batches_[size_class];
     CHECK((count == 0) == batches.empty());

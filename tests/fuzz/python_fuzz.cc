@@ -77,7 +77,7 @@ void check_text(const std::string& characters, FuzzedDataProvider& input) {
   python.layout = &layout;
   const unsigned widths[] = {1, 2, 4};
   unsigned width = input.PickValueInArray(widths);
-  PythonTextHead head{};
+  PythonTextHeader head{};
   bool ascii = width == 1 && input.ConsumeBool();
   head.length = static_cast<int64_t>(characters.size() / width);
   head.state = width << 2 | 1u << 5 | (ascii ? 1u << 6 : 0);

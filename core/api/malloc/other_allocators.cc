@@ -67,17 +67,17 @@ void initialize(const LoadedObject& glibc) {
 void find_other_allocators() {
   LoadedObject first_with_malloc, ours, glibc;
   for (LoadedObject object = os::first_loaded_object(); object.exists(); object = object.next()) {
-    if (object.contains_this_code()) ours = object;
+    if (object.contains_seemalloc()) ours = object;
     if (!first_with_malloc.exists() && object.defines("malloc")) first_with_malloc = object;
     if (!glibc.exists() && is_glibc(object)) glibc = object;
-    bool is_behind = ours.exists() && !object.contains_this_code() && !glibc.exists();
+    bool is_behind = ours.exists() && !object.contains_seemalloc() && !glibc.exists();
     if (is_behind && !unknown.exists()) unknown = allocator_of(object);
   }
   if (!glibc.exists()) return;
   of_glibc = allocator_of(glibc);
   // Otherwise the process uses another malloc, and the C library's free would pass that malloc's
   // blocks to us.
-  if (!first_with_malloc.contains_this_code()) return;
+  if (!first_with_malloc.contains_seemalloc()) return;
   redirect_to_ours(glibc, ours);
   initialize(glibc);
 }

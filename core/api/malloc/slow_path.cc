@@ -366,7 +366,7 @@ SEEMALLOC_NOINLINE void deallocate_other_span(void* p, Span* span) {
 SEEMALLOC_ALWAYS_INLINE bool gather_small_block(void* p, const Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kSmall && mine != nullptr &&
-         heap::gather_foreign(*mine, span, static_cast<Block*>(p));
+         heap::gather_remote(*mine, span, static_cast<Block*>(p));
 }
 
 }  // namespace

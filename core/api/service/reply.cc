@@ -1,5 +1,7 @@
 #include "core/api/service/reply.h"
 
+#include <atomic>
+
 #include "core/base/check.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/process/socket.h"
@@ -29,10 +31,12 @@ void Reply::error(const char* what, const char* detail) {
 
 void Reply::set_body(char* memory, size_t mapped_bytes, size_t bytes) {
   DCHECK(!is_pending());
-  // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork
-  // happened.
+  // The address is stored last, and the fence keeps the compiler from reordering the stores:
+  // another thread may fork at any moment, and clear() in the child unmaps the memory if there is
+  // an address.
   mapped_bytes_ = mapped_bytes;
   bytes_ = bytes;
+  std::atomic_signal_fence(std::memory_order_release);
   memory_ = memory;
   Text head(head_, sizeof(head_));
   head << "ok " << uint64_t{bytes} << "\n";

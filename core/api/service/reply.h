@@ -2,7 +2,7 @@
 //
 // Commands fill it. The control socket sends it in parts, as the client reads, and never waits for
 // the client. A long answer has memory of its own, which the reply unmaps.
-// Threads: the helper thread; forget() in the child of fork.
+// Threads: the helper thread; clear() also in a child of fork.
 #pragma once
 
 #include <cstddef>

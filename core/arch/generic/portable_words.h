@@ -8,12 +8,7 @@
 
 namespace seemalloc {
 
-template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
-}
-
-SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
+SEEMALLOC_ALWAYS_INLINE bool decrement_release(uint32_t& word) {
   uint32_t left = word - 1;
   __atomic_store_n(&word, left, __ATOMIC_RELEASE);
   return left == 0;

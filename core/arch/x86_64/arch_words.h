@@ -21,17 +21,11 @@ SEEMALLOC_ALWAYS_INLINE void racy_store(T& word, T value) {
   word = value;
 }
 
-// Writes a word after all earlier writes of this thread (release).
-template <typename T>
-SEEMALLOC_ALWAYS_INLINE void store_last(T& word, T value) {
-  __asm__ volatile("" ::: "memory");  // x86 keeps stores in order
-  word = value;
-}
-
-// Decrements the word after all earlier writes of this thread (release). No other thread writes it.
-// Returns true at zero.
-SEEMALLOC_ALWAYS_INLINE bool decrement_last(uint32_t& word) {
-  // x86 keeps stores in order; one instruction instead of three.
+// Decrements the word with a release store: after all earlier writes of this thread. No other
+// thread writes it. Returns true at zero.
+SEEMALLOC_ALWAYS_INLINE bool decrement_release(uint32_t& word) {
+  // x86 keeps stores in order, so a plain `decl` in memory suffices. An atomic release store would
+  // take a load, a decrement and a store.
   __asm__ volatile("" ::: "memory");
   return --word == 0;
 }
@@ -43,8 +37,8 @@ SEEMALLOC_ALWAYS_INLINE bool decrement_below_zero(uint32_t& word) {
   return ended;
 }
 
-// Prefetches a cache line for writing. Without this target's own instruction, the line would be
-// fetched for reading only.
+// Prefetches a cache line for writing. For baseline x86-64, __builtin_prefetch(p, 1) becomes
+// prefetcht0, which fetches the line for reading only.
 SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
   __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
 }

@@ -209,9 +209,9 @@ TEST(AbandonedHeap, ListBytesAreExact) {
   }
 }
 
-// Frees more than a foreign list holds: the last blocks of a class are not lost, and the next
-// thread goes on publishing.
-TEST(AbandonedHeap, AFullForeignListIsNotMadeLonger) {
+// Frees more than a list of gathered blocks holds: the last blocks of a class are not lost, and the
+// next thread goes on publishing.
+TEST(AbandonedHeap, AFullGatheredListIsNotMadeLonger) {
   purge_all();
   size_t before = live_blocks();
   std::atomic<bool> done{false};

@@ -49,14 +49,14 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
 
 void release_everything(ThreadHeap& heap) {
   DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kZombie);
-  publish_foreign_lists(heap);
+  publish_gathered_lists(heap);
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);
   for (unsigned c = 0; c < kClassCount; c++) flush_refill_count(heap, c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
   set_cached_bytes(heap, 0);
-  DCHECK(heap.foreign_bytes == 0 && heap.cached_bytes == 0);
+  DCHECK(heap.gathered_bytes == 0 && heap.cached_bytes == 0);
   become_zombie(heap, [&] { release_spans_locked(heap); });
 }
 

@@ -502,7 +502,7 @@ TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
   EXPECT_TRUE(heap_is_sound());
 }
 
-// A list is longer than the foreign blocks that a heap may keep.
+// A list is longer than the gathered blocks that a heap may keep.
 TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
   size_t before = used_bytes();
   for (int i = 0; i < 4; i++) {

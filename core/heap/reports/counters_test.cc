@@ -433,7 +433,7 @@ TEST(Counters, ThreadStatisticsAreListed) {
     EXPECT_EQ(half.remote_frees, full.remote_frees);
     for (void* block : mine) sm_free(block);
     ThreadStatistics freed = statistics_of(hoarder);
-    EXPECT_GE(freed.remote_frees - half.remote_frees, mine.size() - kMaxForeignBlocks);
+    EXPECT_GE(freed.remote_frees - half.remote_frees, mine.size() - kMaxGatheredBlocks);
     EXPECT_EQ(freed.refills, half.refills) << "it has only freed";
     for (size_t i = 1; i < blocks.size(); i += 2) sm_free(blocks[i]);
   }).join();

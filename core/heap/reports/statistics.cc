@@ -93,7 +93,7 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
     const ClassState& cs = heap.body->classes[i];
     size_t listed = has_lists ? list_length_racy(i, lists[i]) : 0;
     s.unused_list_bytes += (listed + (cs.sample_due != 0 ? 1 : 0)) * kClasses[i].bytes;
-    listed += cs.stash_count + cs.foreign_count;
+    listed += cs.stash_count + cs.gathered_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -170,7 +170,7 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
     size_t listed = (has_lists ? list_length_racy(i, lists[i]) : 0) + cs.stash_count;
-    t.list_bytes += (listed + cs.foreign_count) * kClasses[i].bytes;
+    t.list_bytes += (listed + cs.gathered_count) * kClasses[i].bytes;
     t.refills += refills_of(heap, i);
     if (cs.current != nullptr) add_span(t, cs.current);
     add_spans(t, cs.available, cs.current);
@@ -257,10 +257,10 @@ bool mark_listed(FreeMarks& marks, const Span* span, const Block* block, uint32_
   return true;
 }
 
-bool mark_remote_batches(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* count) {
-  while (parcel != nullptr) {
+bool mark_remote_batches(FreeMarks& marks, const Span* span, Block* batch, uint32_t* count) {
+  while (batch != nullptr) {
     Block* blocks[kMaxBatchBlocks];
-    uint32_t here = read_batch(span, parcel, blocks, &parcel);
+    uint32_t here = read_batch(span, batch, blocks, &batch);
     if (here == 0) return false;
     for (uint32_t i = 0; i < here; i++) {
       if (!marks.mark(span, blocks[i])) return false;
@@ -276,7 +276,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
     Block* list = nullptr;  // without the heap's lock: no heap changes hands during a walk
     if (copy_free_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count))
       return false;
-    if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count))
+    if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.gathered, count))
       return false;
   }
   return true;

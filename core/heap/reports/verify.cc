@@ -158,24 +158,24 @@ const char* verify_lists(const ThreadHeap& heap, unsigned size_class) {
     return "invariant thread_heap.2: ready is null while there is a stash";
   if (cs.sample_due != 0 && cs.stash == nullptr)
     return "invariant thread_heap.4: a list that was cut for a sample has a rest";
-  bool counted = cs.foreign_count <= kMaxForeignBlocks &&
-                 list_length(size_class, nullptr, cs.foreign) == cs.foreign_count;
+  bool counted = cs.gathered_count <= kMaxGatheredBlocks &&
+                 list_length(size_class, nullptr, cs.gathered) == cs.gathered_count;
   return counted ? nullptr
-                 : "invariant thread_heap.5: foreign has foreign_count blocks of the class";
+                 : "invariant thread_heap.5: gathered has gathered_count blocks of the class";
 }
 
 const char* verify_heap_locked(const ThreadHeap& heap) {
   bool is_owner = &heap == thread_cache.heap;
-  size_t foreign_bytes = 0;
+  size_t gathered_bytes = 0;
   for (unsigned c = 0; c < kClassCount; c++) {
     if (const char* broken = verify_spans(heap, c, is_owner)) return broken;
     if (!is_owner) continue;
     if (const char* broken = verify_lists(heap, c)) return broken;
-    foreign_bytes += size_t{heap.body->classes[c].foreign_count} * kClasses[c].bytes;
+    gathered_bytes += size_t{heap.body->classes[c].gathered_count} * kClasses[c].bytes;
   }
   if (!is_owner) return nullptr;
-  if (foreign_bytes != heap.foreign_bytes)
-    return "invariant thread_heap.5: foreign_bytes is the sum over the classes";
+  if (gathered_bytes != heap.gathered_bytes)
+    return "invariant thread_heap.5: gathered_bytes is the sum over the classes";
   return heap.body->large.verify();
 }
 

@@ -138,10 +138,10 @@ TEST_F(VerifyHeap, ListsOfTheThread) {
     EXPECT_BROKEN("thread_heap.4", verify_heap(*heap_));
   }
   {
-    Broken count(state().foreign_count, uint32_t{1});
+    Broken count(state().gathered_count, uint32_t{1});
     EXPECT_BROKEN("thread_heap.5", verify_heap(*heap_));
   }
-  Broken bytes(heap_->foreign_bytes, size_t{1});
+  Broken bytes(heap_->gathered_bytes, size_t{1});
   EXPECT_BROKEN("thread_heap.5", verify_heap(*heap_));
 }
 

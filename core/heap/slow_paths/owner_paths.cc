@@ -30,9 +30,9 @@ namespace {
 // Without a helper thread slow paths do its work, and a program that has become quiet enters few
 // slow paths except this one: hence the smaller number.
 constexpr uint16_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
-// From this many foreign blocks on, refill uses them before the thread's own.
-constexpr uint32_t kMinForeignRefillBlocks = 8;
-// Foreign blocks that this thread has not reused after this many refills are published.
+// From this many gathered blocks on, refill uses them before the thread's own.
+constexpr uint32_t kMinGatheredRefillBlocks = 8;
+// Gathered blocks that this thread has not reused after this many refills are published.
 constexpr uint32_t kRefillsPerFlush = 128;
 // Collection is considered after this many slow-path entries, and done if the last one is at least
 // this long ago: memory that was not needed in a quarter of a second will hardly be needed in the
@@ -87,13 +87,13 @@ Block* check_list_head(const Span* span, Block* first) {
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
-// Makes a list of foreign blocks: those that this thread has freed, else (with `others`) a batch
+// Makes a list of remote blocks: those that this thread has freed, else (with `others`) a batch
 // that was given to the central list because its owner sleeps.
-uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
-  Block* blocks[kMaxForeignBlocks];
-  uint32_t count = take_foreign(heap, size_class, blocks);
+uint32_t list_remote_blocks(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
+  Block* blocks[kMaxGatheredBlocks];
+  uint32_t count = take_gathered(heap, size_class, blocks);
   if (count == 0 && others) count = central_take_batch(size_class, blocks);
-  DCHECK(count <= kMaxForeignBlocks);
+  DCHECK(count <= kMaxGatheredBlocks);
   if (count != 0) *first = link_blocks(blocks, count).first;
   return count;
 }
@@ -142,8 +142,8 @@ uint32_t find_next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, B
     return count;
   }
   cs.lists_not_from_current = true;
-  if (cs.foreign_count >= kMinForeignRefillBlocks)
-    return foreign_list(heap, size_class, false, first);
+  if (cs.gathered_count >= kMinGatheredRefillBlocks)
+    return list_remote_blocks(heap, size_class, false, first);
   if (uint32_t count = take_shared_blocks(cs, size_class, first)) return count;
   cs.lists_not_from_current = false;
   for (;;) {
@@ -174,7 +174,7 @@ uint32_t find_next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, B
       cs.current = nullptr;
     }
     if (cs.available.front() == nullptr) {
-      uint32_t count = foreign_list(heap, size_class, true, first);
+      uint32_t count = list_remote_blocks(heap, size_class, true, first);
       cs.lists_not_from_current = count != 0;
       if (count != 0) return count;
     }
@@ -188,9 +188,9 @@ uint32_t find_next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, B
 uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes,
                               uint32_t count) {
   DCHECK(count != 0);
-  uint64_t clock = heap.allocated_bytes + uint64_t{block_bytes} * count;
-  if (clock < heap.sample_at) {
-    heap.allocated_bytes = clock;
+  uint64_t allocated_bytes = heap.allocated_bytes + uint64_t{block_bytes} * count;
+  if (allocated_bytes < heap.sample_at) {
+    heap.allocated_bytes = allocated_bytes;
     return count;
   }
   // Less than the bytes of a list, so it fits 32 bits, for which division is fast.
@@ -324,18 +324,19 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   // Not null, so there is no stash and no sample is due.
   Span* used_up = heap.body->local_refill_spans[size_class];
   Span* span = cs.available.front();
-  if (used_up == nullptr || span == nullptr || cs.foreign_count >= kMinForeignRefillBlocks)
+  if (used_up == nullptr || span == nullptr || cs.gathered_count >= kMinGatheredRefillBlocks)
     return nullptr;
   if (used_up->local_free != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity)
     return nullptr;
   Block* first = span->local_free;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
-  uint64_t clock = heap.allocated_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
-  if (clock >= heap.sample_at) return nullptr;
+  uint64_t allocated_bytes =
+      heap.allocated_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
+  if (allocated_bytes >= heap.sample_at) return nullptr;
   DCHECK(used_up == cs.current && used_up->state == SpanState::kCurrent);
   DCHECK(cs.stash == nullptr && cs.sample_due == 0);
   DCHECK(span->owner() == &heap && span->size_class == size_class);
-  heap.allocated_bytes = clock;
+  heap.allocated_bytes = allocated_bytes;
   heap.body->local_refills_left[size_class]--;
   heap.slow_entries++;
   make_current(cs, span);
@@ -368,7 +369,7 @@ Block* refill_from_available_span(ThreadHeap& heap, size_t size_class) {
 }
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
-  if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
+  if (heap.gathered_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_gathered(heap);
   if (++heap.slow_entries >= kSlowEntriesPerCollectCheck) collect_if_due(heap);
   DCHECK(&heap == thread_cache.heap && size_class < kClassCount);
   LockGuard guard(heap.slow_lock);

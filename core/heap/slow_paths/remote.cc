@@ -21,9 +21,9 @@ bool owner_has_backlog(const Block* block) {
              kBacklog;
 }
 
-void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
-  Block* blocks[kMaxForeignBlocks];
-  uint32_t count = take_foreign(heap, size_class, blocks);
+void publish_gathered(ThreadHeap& heap, unsigned size_class, bool offer) {
+  Block* blocks[kMaxGatheredBlocks];
+  uint32_t count = take_gathered(heap, size_class, blocks);
   count_remote_frees(&heap, count);
   if (!offer || !owner_has_backlog(blocks[0]) || !central_put_batch(size_class, blocks, count)) {
     if (publish_blocks(&heap, blocks, count)) tick();
@@ -50,24 +50,25 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
   // Two steps cost almost nothing, all of them would be felt; but blocks of shared spans are rare.
-  const Block* same = cs.foreign;
-  for (uint32_t looked = span->blocks_are_shared() ? kMaxForeignBlocks : 2;
+  const Block* same = cs.gathered;
+  for (uint32_t looked = span->blocks_are_shared() ? kMaxGatheredBlocks : 2;
        same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == block) fatal("double free", block);
   }
-  if (span->blocks_are_shared() && heap->foreign_bytes + span->block_bytes > kMaxSharedBlockBytes) {
+  if (span->blocks_are_shared() &&
+      heap->gathered_bytes + span->block_bytes > kMaxSharedBlockBytes) {
     count_remote_frees(heap, 1);
     return publish_one(heap, span, block);
   }
-  block->next = cs.foreign;
-  cs.foreign = block;
-  uint32_t count = ++cs.foreign_count;
-  DCHECK(count <= kMaxForeignBlocks);
-  heap->foreign_bytes += span->block_bytes;
-  if (count >= kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
-    publish_foreign(*heap, size_class, true);
-  } else if (heap->foreign_bytes > kMaxForeignBytes) {
-    flush_foreign(*heap);
+  block->next = cs.gathered;
+  cs.gathered = block;
+  uint32_t count = ++cs.gathered_count;
+  DCHECK(count <= kMaxGatheredBlocks);
+  heap->gathered_bytes += span->block_bytes;
+  if (count >= kMaxGatheredBlocks || size_t{count} * span->block_bytes > kMaxGatheredClassBytes) {
+    publish_gathered(*heap, size_class, true);
+  } else if (heap->gathered_bytes > kMaxGatheredBytes) {
+    flush_gathered(*heap);
   }
 }
 
@@ -80,17 +81,17 @@ bool is_block_of(unsigned size_class, const Block* block) {
 }
 }  // namespace
 
-uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
+uint32_t take_gathered(ThreadHeap& heap, unsigned size_class, Block** blocks) {
   ClassState& cs = heap.body->classes[size_class];
-  uint32_t count = cs.foreign_count;
-  Block* first = cs.foreign;
-  DCHECK(heap.foreign_bytes >= size_t{count} * kClasses[size_class].bytes);
-  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
-  cs.foreign = nullptr;
-  cs.foreign_count = 0;
+  uint32_t count = cs.gathered_count;
+  Block* first = cs.gathered;
+  DCHECK(heap.gathered_bytes >= size_t{count} * kClasses[size_class].bytes);
+  heap.gathered_bytes -= size_t{count} * kClasses[size_class].bytes;
+  cs.gathered = nullptr;
+  cs.gathered_count = 0;
   Block* block = first;
   uint32_t taken = 0;
-  CHECK(count <= kMaxForeignBlocks);
+  CHECK(count <= kMaxGatheredBlocks);
   for (; block != nullptr && taken < count; block = block->next) {
     if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
     blocks[taken++] = block;
@@ -100,9 +101,9 @@ uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
   return count;
 }
 
-void flush_foreign(ThreadHeap& heap) {
+void flush_gathered(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
-    if (heap.body->classes[c].foreign_count != 0) publish_foreign(heap, c, false);
+    if (heap.body->classes[c].gathered_count != 0) publish_gathered(heap, c, false);
   }
 }
 

@@ -6,7 +6,7 @@
 //   otherwise   batch << 16 | blocks: a chain of batches (remote_batch.h) with this many blocks
 //   waits for the owner; the span
 //               is on the owner's pending stack, or is about to be pushed on it
-// 1. The freeing thread gathers foreign blocks per class (ClassState::foreign). They are its next
+// 1. The freeing thread gathers remote blocks per class (ClassState::gathered). They are its next
 //    thread free list; their spans still count them as live. So threads that free each other's
 //    blocks and need such blocks themselves need not communicate. When a class has too many of them
 //    they are published: those of one span with one CAS, word → longer chain.
@@ -39,10 +39,10 @@
 
 namespace seemalloc::heap {
 
-// A class that gathers more bytes than this, or kMaxForeignBlocks blocks, publishes them: no other
+// A class that gathers more bytes than this, or kMaxGatheredBlocks blocks, publishes them: no other
 // thread can reach blocks that a sleeping thread keeps.
-inline constexpr size_t kMaxForeignClassBytes = 16 * KiB;
-inline constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
+inline constexpr size_t kMaxGatheredClassBytes = 16 * KiB;
+inline constexpr size_t kMaxGatheredBytes = 64 * KiB;  // of all classes together
 // Above this a block of a shared span is returned at once: a thread that has used a few blocks of
 // each size and then sleeps should not keep all of them from the others.
 inline constexpr size_t kMaxSharedBlockBytes = 16 * KiB;
@@ -52,32 +52,33 @@ inline constexpr size_t kMaxSharedBlockBytes = 16 * KiB;
 // Inlined, with few stores and no stack frame. Stores leave the processor in order, and stores to
 // blocks wait for another processor's cache; the fewer other stores are between them, the more of
 // them are under way at once.
-SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, Block* block) {
+SEEMALLOC_ALWAYS_INLINE bool gather_remote(ThreadHeap& heap, const Span* span, Block* block) {
   if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNoOwner || !span->is_block_start(block))
     return false;
   ClassState& cs = heap.body->classes[span->size_class];
   DCHECK(&heap == thread_cache.heap && span->kind == pages::SpanKind::kSmall &&
          span->owner() != &heap);
-  uint32_t count = cs.foreign_count + 1;
-  size_t bytes = heap.foreign_bytes + span->block_bytes;
+  uint32_t count = cs.gathered_count + 1;
+  size_t bytes = heap.gathered_bytes + span->block_bytes;
   size_t class_bytes = size_t{count} * span->block_bytes;
-  if (count >= kMaxForeignBlocks || class_bytes > kMaxForeignClassBytes || bytes > kMaxForeignBytes)
+  if (count >= kMaxGatheredBlocks || class_bytes > kMaxGatheredClassBytes ||
+      bytes > kMaxGatheredBytes)
     return false;
-  Block* last = cs.foreign;
+  Block* last = cs.gathered;
   if (last != nullptr && (last == block || last->next == block)) return false;  // double free
   block->next = last;
-  cs.foreign = block;
-  cs.foreign_count = count;
-  heap.foreign_bytes = bytes;
+  cs.gathered = block;
+  cs.gathered_count = count;
+  heap.gathered_bytes = bytes;
   return true;
 }
 // Frees one block of a span that another heap owns. `heap` is the calling thread's heap, in which
 // blocks are gathered; with null the block is published at once.
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
-// Takes all gathered blocks of the class, the last one first: at most kMaxForeignBlocks. Returns
+// Takes all gathered blocks of the class, the last one first: at most kMaxGatheredBlocks. Returns
 // their number. Fatal if the program has written to the list, or it has a block twice.
-uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks);
+uint32_t take_gathered(ThreadHeap& heap, unsigned size_class, Block** blocks);
 // Publishes all gathered blocks.
-void flush_foreign(ThreadHeap& heap);
+void flush_gathered(ThreadHeap& heap);
 
 }  // namespace seemalloc::heap

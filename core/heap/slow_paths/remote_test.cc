@@ -138,19 +138,19 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
 }
 
 // The calling thread's state of the span's class.
-const ClassState& foreign_state(const Span& span) {
+const ClassState& class_state(const Span& span) {
   return thread_cache.heap->body->classes[span.size_class];
 }
 
 // The short path leaves these cases to free_remote: a full list, double frees, addresses where no
 // block starts, spans without an owner.
-TEST(Remote, GatherForeignRejectsRareCases) {
+TEST(Remote, GatherRemoteRejectsRareCases) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
   // Blocks of one span of this thread: the first blocks of a class are shared, and a list may have
   // blocks of two spans.
   std::vector<Block*> others, blocks;
   Span* span = nullptr;
-  while (blocks.size() < kMaxForeignBlocks) {
+  while (blocks.size() < kMaxGatheredBlocks) {
     Block* block = static_cast<Block*>(sm_malloc(200));
     Span* its = pages::page_map.span_of(block);
     if (its != span) {
@@ -163,23 +163,23 @@ TEST(Remote, GatherForeignRejectsRareCases) {
   std::thread([&] {
     sm_free(sm_malloc(3000));  // makes the thread's heap
     auto last = [&](size_t i) { return blocks[blocks.size() - 1 - i]; };
-    flush_foreign(*thread_cache.heap);  // a heap taken over from another thread may have some
-    size_t before = thread_cache.heap->foreign_bytes;
-    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span,
-                                reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
-    ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(0)));
-    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
-    ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(1)));
-    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
-    for (size_t i = 2; i < kMaxForeignBlocks - 1; i++)
-      ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(i)));
-    EXPECT_EQ(foreign_state(*span).foreign_count, kMaxForeignBlocks - 1);
-    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(kMaxForeignBlocks - 1)));
-    EXPECT_EQ(thread_cache.heap->foreign_bytes - before,
-              (kMaxForeignBlocks - 1) * span->block_bytes);
-    free_remote(thread_cache.heap, span, last(kMaxForeignBlocks - 1));
-    EXPECT_EQ(foreign_state(*span).foreign_count, 0u);
-    EXPECT_EQ(thread_cache.heap->foreign_bytes, before);
+    flush_gathered(*thread_cache.heap);  // a heap taken over from another thread may have some
+    size_t before = thread_cache.heap->gathered_bytes;
+    EXPECT_FALSE(gather_remote(*thread_cache.heap, span,
+                               reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
+    ASSERT_TRUE(gather_remote(*thread_cache.heap, span, last(0)));
+    EXPECT_FALSE(gather_remote(*thread_cache.heap, span, last(0)));
+    ASSERT_TRUE(gather_remote(*thread_cache.heap, span, last(1)));
+    EXPECT_FALSE(gather_remote(*thread_cache.heap, span, last(0)));
+    for (size_t i = 2; i < kMaxGatheredBlocks - 1; i++)
+      ASSERT_TRUE(gather_remote(*thread_cache.heap, span, last(i)));
+    EXPECT_EQ(class_state(*span).gathered_count, kMaxGatheredBlocks - 1);
+    EXPECT_FALSE(gather_remote(*thread_cache.heap, span, last(kMaxGatheredBlocks - 1)));
+    EXPECT_EQ(thread_cache.heap->gathered_bytes - before,
+              (kMaxGatheredBlocks - 1) * span->block_bytes);
+    free_remote(thread_cache.heap, span, last(kMaxGatheredBlocks - 1));
+    EXPECT_EQ(class_state(*span).gathered_count, 0u);
+    EXPECT_EQ(thread_cache.heap->gathered_bytes, before);
   }).join();
   for (Block* block : others) sm_free(block);
   ASSERT_EQ(seemalloc_profile_start(512 * 1024), 0);
@@ -189,11 +189,11 @@ TEST(Remote, UnownedBlocksAreNotGathered) {
   Block* lent = nullptr;
   ASSERT_NE(central_take_shared_blocks(20, 1, &lent), 0u);
   sm_free(sm_malloc(1));  // makes this thread's heap
-  EXPECT_FALSE(gather_foreign(*thread_cache.heap, pages::page_map.span_of(lent), lent));
+  EXPECT_FALSE(gather_remote(*thread_cache.heap, pages::page_map.span_of(lent), lent));
   sm_free(lent);
 }
 
-// No other thread can reach the foreign blocks that a thread keeps: they must be few.
+// No other thread can reach the gathered blocks that a thread keeps: they must be few.
 TEST(Remote, SleepingFreersKeepFewBlocks) {
   std::vector<void*> blocks(1600);
   for (void*& p : blocks) p = sm_malloc(30000);

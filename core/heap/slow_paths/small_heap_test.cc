@@ -34,8 +34,8 @@ TEST(SmallHeap, FewSharedBlocksAreKept) {
     std::vector<void*> all;
     for (size_t bytes = 16; bytes <= 1024; bytes += 16) all.push_back(sm_malloc(bytes));
     for (void* p : all) sm_free(p);
-    EXPECT_GT(thread_cache.heap->foreign_bytes, 4 * KiB) << "they were lent";
-    EXPECT_LE(thread_cache.heap->foreign_bytes, kMaxSharedBlockBytes);
+    EXPECT_GT(thread_cache.heap->gathered_bytes, 4 * KiB) << "they were lent";
+    EXPECT_LE(thread_cache.heap->gathered_bytes, kMaxSharedBlockBytes);
   });
 }
 
@@ -81,7 +81,7 @@ TEST(SmallHeap, PublishingFewBlocksOfEachClassTouchesFewPages) {
   for (unsigned c = 0; c < kClassCount; c++) ASSERT_TRUE(central_put_batch(c, &blocks[c], 1));
   EXPECT_LE(minor_faults() - before, 4) << "57 classes, 8 KiB of lists";
   for (unsigned c = 0; c < kClassCount; c++) {
-    Block* taken[kMaxForeignBlocks];
+    Block* taken[kMaxGatheredBlocks];
     for (uint32_t count = central_take_batch(c, taken), i = 0; i < count; i++) sm_free(taken[i]);
   }
 }

@@ -31,7 +31,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   // Invariants (verify.h): 1. a span is in the care of the central list while its remote is
   // kUnowned; it has no owner then. 2. a span on a list is available, has free blocks, and is on
   // the list that list_of() says. 3. `any` is set while a list has spans.
-  // 4. a batch has 1 to kMaxForeignBlocks blocks.
+  // 4. a batch has 1 to kMaxGatheredBlocks blocks.
   Lock lock;
   std::atomic<bool> any;  // a span is available: a hint that may be read without the lock
   SpanList available;
@@ -79,7 +79,7 @@ constinit CentralClass central[kClassCount] = {};
 // touches these pages.
 struct RemoteBatch {
   uint32_t count;
-  Block* blocks[kMaxForeignBlocks];
+  Block* blocks[kMaxGatheredBlocks];
 };
 constexpr uint32_t kFirstBatches = 4;
 // A few lists of many classes are on few pages.
@@ -223,7 +223,7 @@ uint32_t central_take_shared_blocks(unsigned size_class, uint32_t count, Block**
 }
 
 bool central_put_batch(unsigned size_class, Block* const* blocks, uint32_t count) {
-  DCHECK(count != 0 && count <= kMaxForeignBlocks);
+  DCHECK(count != 0 && count <= kMaxGatheredBlocks);
   CentralClass& list = central[size_class];
   if (batch_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
@@ -240,7 +240,7 @@ uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blo
   DCHECK(list.lock.is_held());
   DCHECK(list.list_count != 0 && list.list_count <= kMaxLists);
   const RemoteBatch& last = list_at(size_class, --list.list_count);
-  DCHECK(last.count != 0 && last.count <= kMaxForeignBlocks);
+  DCHECK(last.count != 0 && last.count <= kMaxGatheredBlocks);
   for (uint32_t i = 0; i < last.count; i++) {
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
@@ -381,8 +381,8 @@ const char* verify_central(unsigned size_class, VerifySpan verify_span) {
     return "invariant central.4: batches are counted";
   for (uint32_t i = 0; i < lists; i++) {
     uint32_t count = list_at(size_class, i).count;
-    if (count == 0 || count > kMaxForeignBlocks)
-      return "invariant central.4: a batch has blocks, and at most kMaxForeignBlocks";
+    if (count == 0 || count > kMaxGatheredBlocks)
+      return "invariant central.4: a batch has blocks, and at most kMaxGatheredBlocks";
   }
   return nullptr;
 }

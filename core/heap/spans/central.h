@@ -41,7 +41,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 // out of memory. They are freed through central_free.
 uint32_t central_take_shared_blocks(unsigned size_class, uint32_t count, Block** first);
 
-// Gives `count` ≤ kMaxForeignBlocks blocks of any spans, all of them counted as live there, to the
+// Gives `count` ≤ kMaxGatheredBlocks blocks of any spans, all of them counted as live there, to the
 // next thread that would otherwise need a new span. So threads that free many blocks of a sleeping
 // thread's spans can use them themselves. Returns false if there is no space: the caller publishes
 // them (remote.h).

@@ -52,7 +52,7 @@ SEEMALLOC_ALWAYS_INLINE auto take_local_frees(Heap& heap, Cache& cache, size_t s
   heap.allocated_bytes = clock;
   racy_store(span->local_free, static_cast<decltype(first)>(nullptr));
   span->set_all_live();
-  store_last(cache.heads[size_class], first->next);
+  store_release(cache.heads[size_class], first->next);
   return first;
 }
 

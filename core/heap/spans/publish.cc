@@ -89,7 +89,7 @@ bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t c
 
 bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   Block* first = blocks[0];
-  DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) &&
+  DCHECK(count != 0 && count <= kMaxGatheredBlocks && span->contains(first) &&
          span->is_block_start(first));
   Block* last = nullptr;  // the block that holds the last batch
   auto free_without_owner = [&] {
@@ -131,9 +131,9 @@ namespace {
 uint64_t publish_list(Block* first) {
   uint64_t blocks_in_all = 0;
   while (first != nullptr) {
-    Block* blocks[kMaxForeignBlocks];
+    Block* blocks[kMaxGatheredBlocks];
     uint32_t count = 0;
-    for (; first != nullptr && count < kMaxForeignBlocks; first = first->next) {
+    for (; first != nullptr && count < kMaxGatheredBlocks; first = first->next) {
       if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall)
         fatal("corrupted free list", first);
       blocks[count++] = first;
@@ -157,7 +157,7 @@ bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
   bool unowned = false;
   while (count != 0) {
     Span* span = pages::page_map.span_of(blocks[0]);
-    Block* same[kMaxForeignBlocks];
+    Block* same[kMaxGatheredBlocks];
     uint32_t same_count = 0, others = 0;
     for (uint32_t i = 0; i < count; i++) {
       if (!span->contains(blocks[i])) {
@@ -177,7 +177,7 @@ bool publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
 
 void publish_central_lists(bool all) {
   for (unsigned c = 0; c < kClassCount; c++) {
-    Block* blocks[kMaxForeignBlocks];
+    Block* blocks[kMaxGatheredBlocks];
     while (uint32_t count = central_take_unneeded(c, all, blocks))
       publish_blocks(nullptr, blocks, count);
   }
@@ -202,18 +202,18 @@ void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
 }
 }  // namespace
 
-void publish_foreign_lists(ThreadHeap& heap) {
+void publish_gathered_lists(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
-    Block* foreign = cs.foreign;
-    count_remote_frees(&heap, cs.foreign_count);
-    cs.foreign = nullptr;
-    cs.foreign_count = 0;
+    Block* gathered = cs.gathered;
+    count_remote_frees(&heap, cs.gathered_count);
+    cs.gathered = nullptr;
+    cs.gathered_count = 0;
     // Not by count: at a fork the thread may have been about to write the count.
-    publish_list(foreign);
+    publish_list(gathered);
     if (cs.lists_not_from_current) publish_mixed_lists(heap, c);
   }
-  heap.foreign_bytes = 0;
+  heap.gathered_bytes = 0;
 }
 
 }  // namespace seemalloc::heap

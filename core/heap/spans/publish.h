@@ -12,7 +12,7 @@
 
 namespace seemalloc::heap {
 
-// Publishes `count` ≤ kMaxForeignBlocks blocks of one span. `heap` is the calling thread's, or
+// Publishes `count` ≤ kMaxGatheredBlocks blocks of one span. `heap` is the calling thread's, or
 // null. Returns true if the span had no owner: pages may have been released, and the caller ticks
 // (housekeeping.h).
 bool publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count);
@@ -26,6 +26,6 @@ void publish_central_lists(bool all);
 void reclaim_for_sleeping_owners();
 // The heap's thread is ending or gone: publishes the blocks of other spans in its thread free
 // lists, and all gathered blocks.
-void publish_foreign_lists(ThreadHeap& heap);
+void publish_gathered_lists(ThreadHeap& heap);
 
 }  // namespace seemalloc::heap

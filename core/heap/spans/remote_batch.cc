@@ -9,16 +9,18 @@ namespace seemalloc::heap {
 namespace {
 
 // The content of the block that holds a batch. Slots count 8-byte words of the span, from 1 on.
-struct Parcel {
+struct RemoteBatch {
   uint16_t next;   // 0: none
   uint16_t count;  // of `others`
   uint16_t others[kMaxBatchBlocks - 1];
 };
-static_assert(sizeof(Parcel) == kCacheLineBytes);
+static_assert(sizeof(RemoteBatch) == kCacheLineBytes);
 static_assert(kMaxSpanPages * kPageBytes / sizeof(Block) <= UINT16_MAX);
 
-Parcel* batch_in(Block* block) { return reinterpret_cast<Parcel*>(block); }
-const Parcel* batch_in(const Block* block) { return reinterpret_cast<const Parcel*>(block); }
+RemoteBatch* batch_in(Block* block) { return reinterpret_cast<RemoteBatch*>(block); }
+const RemoteBatch* batch_in(const Block* block) {
+  return reinterpret_cast<const RemoteBatch*>(block);
+}
 
 uint16_t slot_of(const Span* span, const Block* block) {
   DCHECK(span->contains(block) && span->is_block_start(block));
@@ -51,27 +53,27 @@ Block* write_batches(const Span* span, Block* const* blocks, uint32_t count) {
   DCHECK(count != 0);
   uint32_t most = max_batch_blocks(span);
   for (;;) {
-    Parcel* parcel = batch_in(blocks[0]);
+    RemoteBatch* batch = batch_in(blocks[0]);
     uint32_t here = count < most ? count : most;
-    for (uint32_t i = 1; i < here; i++) parcel->others[i - 1] = slot_of(span, blocks[i]);
+    for (uint32_t i = 1; i < here; i++) batch->others[i - 1] = slot_of(span, blocks[i]);
     DCHECK(here != 0 && here <= kMaxBatchBlocks);
-    parcel->count = static_cast<uint16_t>(here - 1);
+    batch->count = static_cast<uint16_t>(here - 1);
     if (here == count) return blocks[0];
-    parcel->next = slot_of(span, blocks[here]);
+    batch->next = slot_of(span, blocks[here]);
     blocks += here;
     count -= here;
   }
 }
 
-void set_next_batch(const Span* span, Block* parcel, const Block* next) {
-  batch_in(parcel)->next = next == nullptr ? 0 : slot_of(span, next);
+void set_next_batch(const Span* span, Block* batch, const Block* next) {
+  batch_in(batch)->next = next == nullptr ? 0 : slot_of(span, next);
 }
 
-uint32_t read_batch(const Span* span, const Block* parcel, Block** blocks, Block** next) {
-  const Parcel* from = batch_in(parcel);
+uint32_t read_batch(const Span* span, const Block* batch, Block** blocks, Block** next) {
+  const RemoteBatch* from = batch_in(batch);
   uint32_t others = from->count;
   if (others >= max_batch_blocks(span)) return 0;
-  blocks[0] = const_cast<Block*>(parcel);
+  blocks[0] = const_cast<Block*>(batch);
   for (uint32_t i = 0; i < others; i++) {
     Block* block = block_at_slot(span, from->others[i]);
     if (block == nullptr) return 0;
@@ -84,22 +86,22 @@ uint32_t read_batch(const Span* span, const Block* parcel, Block** blocks, Block
   return *next == nullptr ? 0 : others + 1;
 }
 
-BlockList unpack_batches(const Span* span, Block* parcel, uint32_t count) {
+BlockList unpack_batches(const Span* span, Block* batch, uint32_t count) {
   BlockList list{nullptr, nullptr};
   DCHECK(count != 0);
   uint32_t left = count;
-  while (parcel != nullptr) {
+  while (batch != nullptr) {
     Block* blocks[kMaxBatchBlocks];
     Block* next = nullptr;
-    uint32_t here = read_batch(span, parcel, blocks, &next);
-    if (here == 0 || here > left) fatal("corrupted free list", parcel);
+    uint32_t here = read_batch(span, batch, blocks, &next);
+    if (here == 0 || here > left) fatal("corrupted free list", batch);
     left -= here;
     if (list.last == nullptr) list.last = blocks[0];
     for (uint32_t i = 0; i < here; i++) {
       blocks[i]->next = list.first;
       list.first = blocks[i];
     }
-    parcel = next;
+    batch = next;
   }
   if (left != 0) fatal("corrupted free list", list.first);
   check_list(list, count);

@@ -1,5 +1,5 @@
-// Parcels: batches of remote frees. A batch holds free blocks of one span on their way back to the
-// owner, as offsets instead of as a linked list.
+// RemoteBatch: batches of remote frees. A batch holds free blocks of one span on their way back to
+// the owner, as offsets instead of as a linked list.
 //
 // Blocks that another thread has freed are in that processor's cache. An owner that followed links
 // through them would take one cache miss after the other. A batch is stored in one of its blocks
@@ -32,14 +32,14 @@ inline constexpr uint32_t kMaxBatchBlocks = kCacheLineBytes / sizeof(uint16_t) -
 // Writes `count` ≥ 1 blocks of the span as a chain of batches. The first batch is stored in
 // blocks[0]. Returns the block that holds the last batch; the caller must still set its `next`.
 Block* write_batches(const Span* span, Block* const* blocks, uint32_t count);
-// Links `parcel` to `next`: the block that holds another batch of the same span, or null.
-void set_next_batch(const Span* span, Block* parcel, const Block* next);
+// Links `batch` to `next`: the block that holds another batch of the same span, or null.
+void set_next_batch(const Span* span, Block* batch, const Block* next);
 // Reads the blocks of the batch, its own block first. *next becomes the block that holds the next
 // batch, or null. Returns the number of blocks, or 0 if the program has overwritten the batch.
-uint32_t read_batch(const Span* span, const Block* parcel, Block** blocks, Block** next);
+uint32_t read_batch(const Span* span, const Block* batch, Block** blocks, Block** next);
 // Makes one list of the `count` blocks of a chain of batches. Fatal if the chain has another number
 // of blocks, or has a block twice.
-BlockList unpack_batches(const Span* span, Block* parcel, uint32_t count);
+BlockList unpack_batches(const Span* span, Block* batch, uint32_t count);
 
 // Links blocks of any spans in the given order. Fatal if a block is there twice.
 BlockList link_blocks(Block* const* blocks, uint32_t count);

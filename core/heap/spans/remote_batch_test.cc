@@ -41,7 +41,7 @@ std::vector<Block*> blocks_of(BlockList list) {
   return blocks;
 }
 
-TEST(Parcel, WrittenBatchIsReadBack) {
+TEST(RemoteBatch, WrittenBatchIsReadBack) {
   for (const SizeClass& c : kClasses) {
     Fixture f(c.bytes);
     for (uint32_t count : {1u, 2u, 3u, 7u, 16u, 31u, 32u, 200u}) {
@@ -58,7 +58,7 @@ TEST(Parcel, WrittenBatchIsReadBack) {
   }
 }
 
-TEST(Parcel, ChainsOfSeveralThreadsAreOneList) {
+TEST(RemoteBatch, ChainsOfSeveralThreadsAreOneList) {
   Fixture f(48);
   std::vector<Block*> blocks = f.some(100);
   set_next_batch(&f.span, write_batches(&f.span, blocks.data(), 60), nullptr);
@@ -68,7 +68,7 @@ TEST(Parcel, ChainsOfSeveralThreadsAreOneList) {
             std::set<Block*>(blocks.begin(), blocks.end()));
 }
 
-TEST(Parcel, TouchesOneLineOfOneBlock) {
+TEST(RemoteBatch, TouchesOneLineOfOneBlock) {
   Fixture f(512);
   std::vector<Block*> blocks = f.some(kMaxBatchBlocks);
   std::fill(f.memory.begin(), f.memory.end(), 0x5555555555555555u);
@@ -78,7 +78,7 @@ TEST(Parcel, TouchesOneLineOfOneBlock) {
   EXPECT_LE(touched, kCacheLineBytes / sizeof(uint64_t));
 }
 
-TEST(Parcel, WrittenToIsMet) {
+TEST(RemoteBatch, OverwrittenBatchIsFatal) {
   for (size_t bytes : {8, 16, 48, 512}) {
     Fixture f(bytes);
     std::vector<Block*> blocks = f.some(30);
@@ -90,7 +90,7 @@ TEST(Parcel, WrittenToIsMet) {
   }
 }
 
-TEST(Parcel, ABlockThatIsThereTwiceIsMet) {
+TEST(RemoteBatch, DuplicateBlockIsFatal) {
   Fixture f(64);
   std::vector<Block*> blocks = f.some(20);
   blocks[13] = blocks[5];
@@ -99,7 +99,7 @@ TEST(Parcel, ABlockThatIsThereTwiceIsMet) {
   EXPECT_DEATH(link_blocks(blocks.data(), 20), "double free");
 }
 
-TEST(Parcel, LinkedInOrder) {
+TEST(RemoteBatch, LinkedInOrder) {
   Fixture f(64);
   std::vector<Block*> blocks = f.some(20);
   EXPECT_EQ(blocks_of(link_blocks(blocks.data(), 20)), blocks);

@@ -45,9 +45,10 @@ SEEMALLOC_ALWAYS_INLINE void reduce_backoff_if_due(ThreadHeap& heap) {
 // not a sample. On false nothing has been done, and large_sample_due() decides. Requires: the
 // calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE bool count_unsampled(ThreadHeap& heap, size_t bytes) {
-  uint64_t clock = heap.allocated_bytes + bytes;
-  if (SEEMALLOC_UNLIKELY(clock >= heap.sample_at) || !sample_changes_seen(heap)) return false;
-  heap.allocated_bytes = clock;
+  uint64_t allocated_bytes = heap.allocated_bytes + bytes;
+  if (SEEMALLOC_UNLIKELY(allocated_bytes >= heap.sample_at) || !sample_changes_seen(heap))
+    return false;
+  heap.allocated_bytes = allocated_bytes;
   return true;
 }
 // Counts the block as count_unsampled() does. Returns true if it is the sample.

@@ -104,7 +104,7 @@ void set_cached_bytes(ThreadHeap& heap, size_t bytes) {
 }
 
 void count_remote_frees(ThreadHeap* heap, uint32_t blocks) {
-  DCHECK(blocks <= kMaxForeignBlocks);
+  DCHECK(blocks <= kMaxGatheredBlocks);
   if (heap == nullptr) {
     heapless_remote_frees.fetch_add(blocks, std::memory_order_relaxed);
   } else {

@@ -46,15 +46,15 @@ enum class HeapState : uint8_t {
 struct ClassState {
   Span* current;  // the blocks of the thread free list come from this span
   // Blocks of other threads' spans, freed here: the next free list, or published (remote.h).
-  Block* foreign;
-  uint32_t foreign_count;
+  Block* gathered;
+  uint32_t gathered_count;
   // How often the thread free list ran out, less what is in flushed_refills() and the lists that
   // refill_from_local_frees served since the last refill.
   uint32_t refills;
   Block* stash;  // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   // The thread free list and the stash do not hold blocks of `current`, but of shared spans or
-  // foreign blocks.
+  // gathered blocks.
   bool lists_not_from_current;
   // The next allocation of this class is a sample: 1 + log2 of its back-off factor; else 0.
   uint8_t sample_due;
@@ -75,7 +75,7 @@ inline void remove_available(ClassState& cs, Span* span) {
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
 }
 
-inline constexpr uint32_t kMaxForeignBlocks = 16;
+inline constexpr uint32_t kMaxGatheredBlocks = 16;
 
 // The large part of a heap. It is all zeros while no thread has the heap, except for fields that
 // may safely become zero (`zeroing`), so its pages can be purged.
@@ -113,7 +113,7 @@ struct ThreadHeap {
   //  3. low_water is at most the number of available spans.
   //  4. the stash has stash_count blocks, and some while a sample is due. It and the thread free
   //     list have blocks of the current span, unless the class is mixed.
-  //  5. foreign has foreign_count blocks; foreign_bytes is their sum over all classes.
+  //  5. gathered has gathered_count blocks; gathered_bytes is their sum over all classes.
   // Spans that got their first remote free. Any thread pushes, the owner empties the stack. The
   // push releases and the exchange that empties it acquires (both are seq_cst, for rule 4 of
   // remote.h).
@@ -134,10 +134,10 @@ struct ThreadHeap {
   // Of its current or last thread; written under the registry lock.
   std::atomic<int32_t> thread_id{0};
   uint64_t collected_ns = 0;  // when the last collection was done
-  size_t foreign_bytes = 0;   // bytes of foreign blocks in all classes
-  // Bytes given to its thread, in lists and large blocks: the clock of the sampler.
+  size_t gathered_bytes = 0;  // bytes of gathered blocks in all classes
+  // Bytes given to its thread, in lists and large blocks. Compared with sample_at.
   uint64_t allocated_bytes = 0;
-  uint64_t sample_at = 0;  // the next sample point on that clock
+  uint64_t sample_at = 0;  // the value of allocated_bytes at the next sample point
   // sample_at was drawn with the mean sample_base << sample_backoff_log2; the drawing code sets all
   // three.
   uint64_t sample_base = 0;

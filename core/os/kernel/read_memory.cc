@@ -12,7 +12,7 @@ namespace seemalloc::os {
 
 namespace {
 
-// A separate function for each number of reads: one read needs little stack.
+// Two instances, for one read and for up to kMaxMemoryReads: the first needs little stack.
 template <unsigned kMax>
 SEEMALLOC_ALWAYS_INLINE bool read_all(const MemoryRead* reads, unsigned count) {
   iovec local[kMax], remote[kMax];
@@ -28,7 +28,7 @@ SEEMALLOC_ALWAYS_INLINE bool read_all(const MemoryRead* reads, unsigned count) {
   if (result == static_cast<long>(bytes)) return true;
   constexpr long kFault = -14;
   if (!sys_failed(result) || result == kFault) return false;
-  // If a sandbox refuses the call, read the same memory through the file.
+  // If a sandbox refuses the call, read the same memory through /proc/thread-self/mem.
   int fd = open_file("/proc/thread-self/mem", O_RDONLY);
   if (fd < 0) return false;
   bool all = true;

@@ -1,5 +1,5 @@
-// Descriptor: a long-lived file descriptor of this library. The program may close it and reuse its
-// number for its own file, so is_ours() checks it before each use. Threads: its owner's.
+// CheckedDescriptor: a long-lived file descriptor of this library. The program may close it and
+// reuse its number for its own file, so is_ours() checks it before each use. Threads: its owner's.
 #pragma once
 
 #include "core/os/kernel/files.h"

@@ -31,7 +31,7 @@ LoadedObject::LoadedObject(const link_map* map) : map_(map) {
   if (map != nullptr && map->l_ld != nullptr) symbols_ = DynamicSymbols(map->l_ld, map->l_addr);
 }
 
-bool LoadedObject::contains_this_code() const {
+bool LoadedObject::contains_seemalloc() const {
   return exists() && _DYNAMIC != nullptr && map_->l_ld == _DYNAMIC;
 }
 
@@ -84,7 +84,7 @@ LoadedObject first_loaded_object() {
   auto list = reinterpret_cast<const NextList*>(&_r_debug);
   for (;;) {
     for (const link_map* map = list->base.r_map; map != nullptr; map = map->l_next) {
-      if (LoadedObject(map).contains_this_code()) return LoadedObject(list->base.r_map);
+      if (LoadedObject(map).contains_seemalloc()) return LoadedObject(list->base.r_map);
     }
     if (list->base.r_version < 2 || list->next == nullptr) return LoadedObject(_r_debug.r_map);
     list = list->next;

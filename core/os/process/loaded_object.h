@@ -25,20 +25,20 @@ class LoadedObject {
   explicit LoadedObject(const link_map* map);
 
   bool exists() const { return map_ != nullptr; }
-  // Whether the object contains this code.
-  bool contains_this_code() const;
+  // Whether it is the object that contains seemalloc.
+  bool contains_seemalloc() const;
   LoadedObject next() const;
 
   const DynamicSymbols& symbols() const { return symbols_; }
   bool defines(const char* name) const { return symbols_.function(name) != nullptr; }
 
-  // Makes the dynamic linker find `target` when it looks up this function in this object. Earlier
-  // bindings stay.
   struct Redirection {
-    const Elf64_Sym* function;
+    const Elf64_Sym* function;  // of this object
     uintptr_t target;
   };
-  // Returns false when the symbol table cannot be written; nothing has changed then.
+  // Makes the dynamic linker find the targets when it looks up these functions in this object.
+  // Earlier bindings stay. Returns false when the symbol table cannot be written; nothing has
+  // changed then.
   bool redirect(const Redirection* redirections, size_t count) const;
 
  private:
@@ -48,7 +48,7 @@ class LoadedObject {
   DynamicSymbols symbols_;
 };
 
-// The first object of the list that contains this code (each namespace has a list), or else of the
+// The first object of the list that contains seemalloc (each namespace has a list), or else of the
 // program's list.
 LoadedObject first_loaded_object();
 

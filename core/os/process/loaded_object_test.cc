@@ -39,11 +39,11 @@ std::string rights_at(const void* address) {
 }
 
 TEST(LoadedObject, TheProgramIsFirstAndThis) {
-  EXPECT_TRUE(first_loaded_object().contains_this_code());
+  EXPECT_TRUE(first_loaded_object().contains_seemalloc());
   int count = 0, this_one = 0;
   for (LoadedObject object = first_loaded_object(); object.exists(); object = object.next()) {
     count++;
-    this_one += object.contains_this_code();
+    this_one += object.contains_seemalloc();
   }
   EXPECT_EQ(this_one, 1);
   EXPECT_GT(count, 2);

@@ -147,7 +147,7 @@ seemalloc_bare_clone:
 )");
 #endif
 
-// The length of the thread-local memory of the program or library that contains this code.
+// The length of the thread-local memory of the program or library that contains seemalloc.
 size_t own_tls_bytes() {
   auto& file = *reinterpret_cast<const Elf64_Ehdr*>(__ehdr_start);
   auto* header = reinterpret_cast<const Elf64_Phdr*>(__ehdr_start + file.e_phoff);

@@ -1,4 +1,4 @@
-// The bounds of the program or library that contains this code, as the linker defines them.
+// The bounds of the program or library that contains seemalloc, as the linker defines them.
 #pragma once
 #include "core/base/compiler.h"
 

@@ -1,6 +1,6 @@
-// Edges: the boundaries of mapped huge memory, and thus its number of mapped ranges: contiguous,
-// with no huge memory on either side. Each is at least one kernel mapping, and the kernel limits
-// the number of mappings of a process (vm.max_map_count, 65,530 by default).
+// MappedRangeEdges: the boundaries of mapped huge memory, and thus its number of mapped ranges:
+// contiguous, with no huge memory on either side. Each is at least one kernel mapping, and the
+// kernel limits the number of mappings of a process (vm.max_map_count, 65,530 by default).
 //
 // An address is an edge when there is huge memory on exactly one side of it. Mapping or unmapping a
 // range toggles both its ends: neighbours join and ranges split without a scan of the addresses in

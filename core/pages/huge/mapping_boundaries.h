@@ -1,5 +1,5 @@
-// Seams: the mapping boundaries inside our huge memory: addresses where adjacent memory of ours may
-// belong to different kernel mappings.
+// MappingBoundaries: the mapping boundaries inside our huge memory: addresses where adjacent memory
+// of ours may belong to different kernel mappings.
 //
 // Mappings that were made or moved at different times stay separate in the kernel, and older
 // kernels move pages
@@ -63,7 +63,7 @@ class MappingBoundaries {
   const char* verify() const {
     for (unsigned i = 1; i < count_; i++) {
       if (addresses_[i - 1] >= addresses_[i])
-        return "invariant seams.1: seams are sorted, each once";
+        return "invariant mapping_boundaries.1: they are sorted, each once";
     }
     return nullptr;
   }

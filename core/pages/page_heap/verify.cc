@@ -190,21 +190,21 @@ const char* RetainedSpace::verify() {
       const Range& range = record->range;
       if (range.bytes == 0 || (range.start | range.bytes) % kPageBytes != 0 ||
           by_end_.find(range.start) != nullptr) {
-        return "invariant kept_space.1: ranges are whole pages and do not touch";
+        return "invariant retained_space.1: ranges are whole pages and do not touch";
       }
       Record** start = by_start_.find(range.start);
       Record** end = by_end_.find(range.end());
       if (start == nullptr || *start != record || end == nullptr || *end != record) {
-        return "invariant kept_space.2: by_start and by_end have each range once";
+        return "invariant retained_space.2: by_start and by_end have each range once";
       }
       if (record->previous != before || bin_of(range.bytes) != bin)
-        return "invariant kept_space.3: a range is in its size's bin";
+        return "invariant retained_space.3: a range is in its size's bin";
       bytes += range.bytes;
     }
   }
   if (ranges != by_start_.size() || ranges != by_end_.size())
-    return "invariant kept_space.2: by_start and by_end have each range once";
-  return bytes == bytes_ ? nullptr : "invariant kept_space.3: bytes is the sum over the ranges";
+    return "invariant retained_space.2: by_start and by_end have each range once";
+  return bytes == bytes_ ? nullptr : "invariant retained_space.3: bytes is the sum over the ranges";
 }
 
 const char* verify_pages() {

@@ -216,10 +216,10 @@ TEST(VerifyKeptSpace, RangesThatAreNotFiled) {
   size_t word = 0;
   while (words[word] != 1 * MiB) word++;  // the sum
   Broken bytes(words[word], uint64_t{1 * MiB + kPageBytes});
-  EXPECT_BROKEN("kept_space.3", kept.verify());
+  EXPECT_BROKEN("retained_space.3", kept.verify());
 }
 
-TEST(VerifySeams, OutOfOrder) {
+TEST(VerifyMappingBoundaries, OutOfOrder) {
   static MappingBoundaries boundaries;
   for (uintptr_t address : {3 * MiB, 1 * MiB, 2 * MiB}) boundaries.add(address);
   EXPECT_EQ(boundaries.verify(), nullptr);
@@ -227,7 +227,7 @@ TEST(VerifySeams, OutOfOrder) {
   size_t word = 0;
   while (words[word] != 2 * MiB) word++;
   Broken order(words[word], uint64_t{3 * MiB});
-  EXPECT_BROKEN("seams.1", boundaries.verify());
+  EXPECT_BROKEN("mapping_boundaries.1", boundaries.verify());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // their blocks. Bytes are charged before clean pages are taken or huge memory is mapped, and
 // uncharged once pages are purged. Each charge comes with a page fault or a system call, so one
 // shared counter is cheap enough; reusing dirty pages costs nothing. Huge memory is counted by its
-// own counters (huge.cc); memory on its way into or out of them is covered by a charge (Hold).
+// own counters (huge.cc); while memory moves into or out of them, a ScopedCharge covers it.
 // Threads: any; atomic.
 // Invariant: while no thread allocates or frees, bytes() is the sum of the used and dirty pages of
 // the regions and of the memory of huge blocks and of the huge cache; `memory_account_test`
@@ -81,8 +81,8 @@ class alignas(kCacheLineBytes) MemoryAccount {
 
 extern constinit MemoryAccount memory_account SEEMALLOC_HIDDEN;
 
-// ScopedCharge: a temporary charge for memory that the heap's counters do not include yet, or no longer
-// include. It lasts as long as the object. Used by one thread.
+// ScopedCharge: a temporary charge for memory that the heap's counters do not include yet, or no
+// longer include. It lasts as long as the object. Used by one thread.
 class ScopedCharge {
  public:
   ScopedCharge() = default;

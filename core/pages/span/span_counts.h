@@ -94,7 +94,7 @@ struct SpanCounts {
 
   // The owner's last access in a free; it orders all earlier writes of the owner to the span before
   // it. Pairs with live_acquire(). Returns true at zero.
-  SEEMALLOC_ALWAYS_INLINE bool count_down() { return decrement_last(self().countdown); }
+  SEEMALLOC_ALWAYS_INLINE bool count_down() { return decrement_release(self().countdown); }
   // For threads that do not own the span. With the owner's slow_lock held, the result is at least
   // the true number, and every access of the owner that it counts has completed.
   uint32_t live_acquire() const {

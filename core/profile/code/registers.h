@@ -19,7 +19,7 @@ inline constexpr unsigned kBx = 3, kFp = 6, kSp = 7, kR12 = 12, kPc = 16;
 // Registers that a called function must preserve for its caller.
 inline constexpr uint64_t kCalleeSaved = 1u << kBx | 1u << kFp | 0xFu << kR12;
 #elif defined(__aarch64__)
-inline constexpr unsigned kRegisterCount = 33;  // x0–x30, 31 sp, and 32 (our own number): the pc
+inline constexpr unsigned kRegisterCount = 33;  // x0–x30, 31 sp, and 32 the pc
 inline constexpr unsigned kX19 = 19, kFp = 29, kLr = 30, kSp = 31, kPc = 32;
 inline constexpr uint64_t kCalleeSaved = 0x7FFull << kX19;  // x19–x29
 #endif
@@ -52,8 +52,8 @@ SEEMALLOC_ALWAYS_INLINE uintptr_t strip_pointer_authentication(uintptr_t address
 #endif
 }
 
-// Takes the registers of the function into which it is inlined, consistent with that function's row
-// at the recorded pc.
+// Takes the registers of the function into which it is inlined. They match the row of that
+// function's unwind table (CFI) for the recorded pc.
 SEEMALLOC_ALWAYS_INLINE void take_registers(Registers* registers) {
   uintptr_t* value = registers->value;
   uintptr_t pc;

@@ -85,26 +85,26 @@ uint32_t owner_for(const Recorder* recorder) {
 }
 
 // Returns `alloc_stacks` if a stack of the calling thread may be recalled from it, otherwise null:
-// if there is no memo, or if Python frames are recorded, since the memo knows only the C frames.
-StackCache* cache_unless_python(StackCache* memo) {
-  return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo;
+// if there is no cache, or if Python frames are recorded, since the cache knows only the C frames.
+StackCache* cache_unless_python(StackCache* cache) {
+  return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : cache;
 }
 
-// Returns an entry for a new stack; null without a memo. Enlarges the memo if it is crowded.
-StackCache::Entry* begin_entry(StackCache* memo, const Registers& registers, uintptr_t site,
+// Returns an entry for a new stack; null without a cache. Enlarges the cache if it is crowded.
+StackCache::Entry* begin_entry(StackCache* cache, const Registers& registers, uintptr_t site,
                                size_t max_depth, uint64_t interval_bytes) {
-  if (memo == nullptr) return nullptr;
-  if (memo->should_enlarge(interval_bytes <= 1)) memo->enlarge();
-  return memo->begin_entry(registers, site, max_depth);
+  if (cache == nullptr) return nullptr;
+  if (cache->should_enlarge(interval_bytes <= 1)) cache->enlarge();
+  return cache->begin_entry(registers, site, max_depth);
 }
 
-// Walks the stack above `registers`, and stores it in the memo if there is one.
+// Walks the stack above `registers`, and stores it in the cache if there is one.
 SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers,
                                                const Allocation& allocation, uintptr_t site,
                                                size_t max_depth, Recorder* recorder,
-                                               StackCache* memo) {
+                                               StackCache* cache) {
   StackCache::Entry* entry =
-      begin_entry(memo, registers, site, max_depth, allocation.interval_bytes);
+      begin_entry(cache, registers, site, max_depth, allocation.interval_bytes);
   WalkDependencies notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
@@ -150,11 +150,11 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   take_registers(&registers);
   RecorderUse use(recorder);
   recorder = use.get();
-  StackCache* memo = recorder != nullptr ? cache_unless_python(&recorder->alloc_stacks) : nullptr;
-  StackCache::Entry* known = memo != nullptr ? memo->find(registers, site, max_depth) : nullptr;
+  StackCache* cache = recorder != nullptr ? cache_unless_python(&recorder->alloc_stacks) : nullptr;
+  StackCache::Entry* known = cache != nullptr ? cache->find(registers, site, max_depth) : nullptr;
   Bucket* bucket;
   if (SEEMALLOC_UNLIKELY(known == nullptr)) {
-    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder, memo);
+    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder, cache);
   } else {
     bucket = known->bucket_slot(allocation.allocated_bytes);
     BucketKey key = key_of(allocation);
@@ -168,9 +168,9 @@ namespace {
 
 SEEMALLOC_NOINLINE const InternedStack* find_free_stack_by_walk(const Registers& registers,
                                                                 const Lifetimes& lifetimes,
-                                                                size_t max_depth, StackCache* memo,
+                                                                size_t max_depth, StackCache* cache,
                                                                 uint64_t interval_bytes) {
-  StackCache::Entry* entry = begin_entry(memo, registers, 0, max_depth, interval_bytes);
+  StackCache::Entry* entry = begin_entry(cache, registers, 0, max_depth, interval_bytes);
   WalkDependencies notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
@@ -186,17 +186,17 @@ SEEMALLOC_NOINLINE void record_free_stack(Bucket& bucket, FreedBy by, size_t max
   take_registers(&registers);
   Lifetimes* lifetimes = bucket.lifetimes(by);
   if (lifetimes == nullptr) return;
-  StackCache* memo = nullptr;
+  StackCache* cache = nullptr;
   if (recorder != nullptr) {
-    memo = cache_unless_python(&recorder->free_stacks);
+    cache = cache_unless_python(&recorder->free_stacks);
   } else if (os::in_nested_call) {
     return;  // counted with an unknown stack
   }
-  StackCache::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
+  StackCache::Entry* known = cache != nullptr ? cache->find(registers, 0, max_depth) : nullptr;
   const InternedStack* stack = known != nullptr
                                    ? known->stack
-                                   : find_free_stack_by_walk(registers, *lifetimes, max_depth, memo,
-                                                             bucket.key.interval_bytes);
+                                   : find_free_stack_by_walk(registers, *lifetimes, max_depth,
+                                                             cache, bucket.key.interval_bytes);
   if (stack != nullptr) records.free_stacks.add(*lifetimes, stack, by == FreedBy::kBucketOwner);
 }
 

@@ -51,7 +51,7 @@ struct TextCopy {
   static constexpr size_t kMaxBytes = 128;
 
   union {
-    PythonTextHead head;
+    PythonTextHeader head;
     char bytes[kMaxBytes];
   };
   size_t size;
@@ -133,7 +133,7 @@ struct Text {
 };
 
 SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t address,
-                                           const PythonTextHead& head) {
+                                           const PythonTextHeader& head) {
   os::Scratch<Text> text;
   if (!text) return 0;
   size_t bytes = read_python_text(python, address, head, true, text->at, sizeof(Text));

@@ -36,7 +36,7 @@ constexpr size_t kMaxCharacterBytes = 4;
 
 }  // namespace
 
-size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHead& head,
+size_t read_python_text(const Python& python, uintptr_t address, const PythonTextHeader& head,
                         bool end, char* out, size_t capacity) {
   const PythonLayout& layout = *python.layout;
   unsigned width = head.character_bytes();

@@ -78,9 +78,9 @@ struct Bucket {
     return (this->*lifetimes_member(by)).load(std::memory_order_acquire);
   }
 
-  // Counts a sample of `thread`, the calling one. `alone`: the thread holds its recorder.
-  void count_alloc(uint32_t thread, bool alone, size_t requested_bytes) {
-    if (alone && thread == owner) {
+  // Counts a sample of `thread`, the calling one. `has_recorder`: the thread holds its recorder.
+  void count_alloc(uint32_t thread, bool has_recorder, size_t requested_bytes) {
+    if (has_recorder && thread == owner) {
       owner_allocs.store(owner_allocs.load(std::memory_order_relaxed) + 1,
                          std::memory_order_relaxed);
       owner_requested_bytes.store(

@@ -43,12 +43,12 @@ FreeStack* FreeStackTable::make(const InternedStack* stack) {
   return fresh;
 }
 
-void FreeStackTable::add(Lifetimes& lifetimes, const InternedStack* stack, bool alone) {
+void FreeStackTable::add(Lifetimes& lifetimes, const InternedStack* stack, bool single_writer) {
   FreeStack* death = lifetimes.free_stacks();
   if (death == nullptr || death->stack != stack) death = find_or_make(lifetimes, stack);
   if (death == nullptr) return;
   // Release: a reader that sees this count also sees that the record has counted the block.
-  if (alone) {
+  if (single_writer) {
     death->count.store(death->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else {
     death->count.fetch_add(1, std::memory_order_release);

@@ -1,11 +1,11 @@
-// Deaths: the stacks that freed sampled blocks. Each Lifetimes record (one per bucket and way of
-// being freed) has a list of the stacks that freed its blocks, with a count each. The length of a
-// list is bounded, and so is the number of entries in all lists. A free without an entry is counted
-// in the record only.
+// FreeStackTable: the stacks that freed sampled blocks. Each Lifetimes record (one per bucket and
+// way of being freed) has a list of the stacks that freed its blocks, with a count each. The length
+// of a list is bounded, and so is the number of entries in all lists. A free without an entry is
+// counted in the record only.
 //
-// Threads: `alone` in add() is for the one thread that adds to the record; without it, any thread
-// may call. Any thread may read. A reader that loads the counts here first and the record's counts
-// afterwards never finds more frees here. Memory: 24 bytes per entry, plus the stack.
+// Threads: `single_writer` in add() is for the one thread that adds to the record; without it, any
+// thread may call. Any thread may read. A reader that loads the counts here first and the record's
+// counts afterwards never finds more frees here. Memory: 24 bytes per entry, plus the stack.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class FreeStackTable {
                               StackTable& stacks) const;
   // Counts one block of the record as freed by this stack. The record must have counted the block
   // already.
-  void add(Lifetimes& lifetimes, const InternedStack* stack, bool alone);
+  void add(Lifetimes& lifetimes, const InternedStack* stack, bool single_writer);
   size_t size() const { return made_.load(std::memory_order_relaxed); }
 
  private:

@@ -13,8 +13,8 @@
 // and stays mapped; 3. an entry is found only if it is complete: `stack` is set last. A new thread
 // must clear() the entries of another.
 //
-// A memo starts without entries: most threads of a server sample only now and then, and may have so
-// little memory of their own that a memo would be large beside it. It gets 16 entries once walks
+// A cache starts without entries: most threads of a server sample rarely, and may have so little
+// memory of their own that a cache would be large beside it. It gets 16 entries once walks
 // follow each other quickly. If all allocations are recorded, a thread repeatedly passes more
 // places than that; then it gets 256 (docs/decisions/0049). should_enlarge() tells when, and
 // enlarge() makes room.
@@ -85,7 +85,7 @@ class StackCache {
   }
 
   // Called before that stack is walked. Returns an entry for it, which the caller completes by
-  // setting `stack` and a bucket. Returns null if the memo has no entries.
+  // setting `stack` and a bucket. Returns null if the cache has no entries.
   Entry* begin_entry(const Registers& registers, uintptr_t site, size_t max_depth);
   void clear() {
     generation_++;
@@ -93,13 +93,13 @@ class StackCache {
     walks_ = 0;
   }
 
-  // Whether so many stacks had to be walked again, and so quickly, that the memo is too small.
+  // Whether so many stacks had to be walked again, and so quickly, that the cache is too small.
   // `all_recorded`: all allocations are recorded.
   bool should_enlarge(bool all_recorded) const {
     return bits_ == 0 ? has_fast_walks_
                       : all_recorded && bits_ == kSmallBits && evictions_ >= kMaxEvictions;
   }
-  // Enlarges the memo, which then has no stacks. If memory is refused nothing changes, and
+  // Enlarges the cache, which then has no stacks. If memory is refused nothing changes, and
   // should_enlarge() is false for a while.
   void enlarge();
 
@@ -107,7 +107,7 @@ class StackCache {
   static constexpr size_t kWays = 4;
   static constexpr unsigned kSmallBits = 2, kLargeBits = 6;
   static constexpr uint32_t kMaxEvictions = 64;
-  // A thousand walks per second take 1/1000 of a processor. Fewer do not justify 24 KiB.
+  // A thousand walks per second take 0.04 % of a processor. Fewer do not justify 24 KiB.
   static constexpr uint32_t kFastWalks = 16;
   static constexpr uint64_t kFastWalksNs = 16 * kMillisecondNs;
 
@@ -151,7 +151,7 @@ class WalkDependencies {
  public:
   explicit WalkDependencies(StackCache::Entry* entry) : entry_(entry) {}
 
-  // False if the walk cannot be remembered.
+  // False if the stack cannot be cached.
   bool complete() const { return entry_ != nullptr; }
   void abandon() { entry_ = nullptr; }
   // The next step uses a rule for the code at `pc`.
