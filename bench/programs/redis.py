@@ -11,7 +11,7 @@ from .switched import SOCKET, in_short_turns, in_turns
 
 CLIENTS, PIPELINE, BYTES, KEYS = 50, 16, 1024, 100_000
 REQUESTS = {"set": 400_000, "get": 400_000, "lpush": 200_000, "zadd": 400_000}
-LONG = 4_000_000  # requests of one test: seconds, so that the two slices of a pair seldom differ in kind
+LONG = 4_000_000  # requests of one test: seconds, so that the two slices of a pair rarely differ in kind
 SLICE = {test: requests // 8 for test, requests in REQUESTS.items()}
 
 

@@ -79,7 +79,7 @@ def in_short_turns(server, count, between=lambda: None, pairs=MANY_PAIRS):
             time.sleep(SHORT_S)
             later, ended = count()
             if later == answered:
-                raise Failed("nobody asks the server")
+                raise Failed("the server gets no request")
             slices[value].append({"requests_per_s": (later - answered) / (ended - began)})
         between()
     return slices

@@ -4,7 +4,7 @@
 // of fixed steps: at one step).
 //
 // Stands for: vectors, strings and buffers that are appended to, many at the same time, so that
-// there is seldom free space behind one. Measures growing in place, moving pages instead of bytes,
+// there is rarely free space behind one. Measures growing in place, moving pages instead of bytes,
 // and how well the freed sizes are reused.
 #include <vector>
 

@@ -416,7 +416,7 @@ class Model {
     Thread& thread = state.threads[stepping_];
     thread.results.push_back(result);
     if (effect) thread.effect = thread.results.size();
-    if (thread.results.size() > kMaxResults) return fail(from_, "a thread goes on for ever");
+    if (thread.results.size() > kMaxResults) return fail(from_, "a thread does not end");
     go(state, result);
   }
   void go(State& state, uint64_t result) {

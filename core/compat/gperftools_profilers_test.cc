@@ -123,7 +123,7 @@ TEST_F(Profilers, HeapprofileVariableCanBeDumpedAndStopped) {
   set_option_to("dump_names", "seemalloc");
 }
 
-TEST_F(Profilers, NumbersGoOnFromStartToStart) {
+TEST_F(Profilers, NumbersContinueFromStartToStart) {
   std::string prefix = options::get_text(Id::dump_prefix);
   uint64_t form = options::get(Id::dump_names);
   size_t count = 0;

@@ -329,7 +329,7 @@ TEST(Mallctl, ProfilesNamesAndGrowthAreSet) {
   std::string was = before;
   ASSERT_EQ(set("prof.prefix", "/tmp/another"), 0);
   EXPECT_EQ(value<const char*>("opt.prof_prefix"), before);
-  EXPECT_EQ(before, was) << "whoever keeps it";
+  EXPECT_EQ(before, was) << "the text stays valid for callers that keep the pointer";
   ASSERT_EQ(set("prof.prefix", ""), 0);
 }
 
@@ -440,7 +440,8 @@ TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
     std::string header, totals;
     std::getline(file, header);
     std::getline(file, totals);
-    EXPECT_EQ(header, "heap_v2/524288") << name << ", whoever has asked for it";
+    EXPECT_EQ(header, "heap_v2/524288")
+        << name << ": in jemalloc's form, whichever call requested it";
     EXPECT_EQ(totals.rfind("  t*: ", 0), 0u) << totals;
     files++;
   }

@@ -144,7 +144,7 @@ TEST_P(Exports, AreTheDocumentedSurface) {
                     symbol.name.rfind("_ZN12SysAllocator", 0) == 0;
     ours = ours || (is_compatibility() && of_class);
     EXPECT_TRUE(ours || allowed.count(symbol.name))
-        << symbol.name << " (" << symbol.kind << ") is nobody's business";
+        << symbol.name << " (" << symbol.kind << ") must not be exported";
   }
   std::set<std::string> wanted =
       words(std::string(kFamily) + " " + kFilterCalls + " " + kIdentityCalls + " " + kKeyCalls +

@@ -75,7 +75,7 @@ func TestMap(t *testing.T) {
 		t.Errorf("%d spans, by the statistics %d", spans, want)
 	}
 	if !named {
-		t.Errorf("nobody pins anything; stacks %v", stacks)
+		t.Errorf("no stack pins anything; stacks %v", stacks)
 	}
 }
 

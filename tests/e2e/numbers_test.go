@@ -248,9 +248,9 @@ func TestNumbersAgree(t *testing.T) {
 		fragments int64 // resident bytes between live blocks, to within 2 MiB; -1: unknown
 	}{
 		// As in a bug report: 80 blocks of 900 KiB that were never written beside 60 MB of half-empty spans.
-		{"large blocks that nobody wrote", "purge:never", []string{"0,921600,80,0,1", "1,1024,61440,-1,16"}, 60 * mib / 16 * 15},
+		{"unwritten large blocks", "purge:never", []string{"0,921600,80,0,1", "1,1024,61440,-1,16"}, 60 * mib / 16 * 15},
 		{"huge blocks that hardly anybody wrote", "purge:never", []string{"0,50000000,6,8192,1", "1,512,122880,-1,8"}, 60 * mib / 8 * 7},
-		{"freed large blocks that nobody wrote", "purge:never", []string{"0,300000,300,1,0", "1,2000000,20,1,0", "2,256,100000,-1,4"}, 256 * 75000},
+		{"freed unwritten large blocks", "purge:never", []string{"0,300000,300,1,0", "1,2000000,20,1,0", "2,256,100000,-1,4"}, 256 * 75000},
 		{"small blocks of odd sizes", "purge:never", []string{"0,8,200000,-1,1", "1,1,100000,-1,1", "2,112,50000,-1,1", "3,100,50000,-1,1", "4,3000,2000,-1,1"}, -1},
 		{"blocks of pages, partly written", "purge:never", []string{"0,30000,1500,8,2", "1,12345,3000,5000,3", "2,5000,4000,-1,1"}, -1},
 		{"threads that keep lists", "purge:never", []string{"0,64,100000,-1,3,thread", "1,2048,5000,-1,2,thread", "2,900000,20,-1,2,thread", "3,64,1000,-1,1"}, -1},

@@ -207,7 +207,7 @@ func TestDumpIsWrittenByTheClient(t *testing.T) {
 		t.Errorf("%q %v", answer, err)
 	}
 	if _, err := os.Stat(file); err == nil {
-		t.Error("the process has written where a client said")
+		t.Error("the process has written to a path that a client named")
 	}
 }
 

@@ -1,5 +1,5 @@
 // Writes to a block that it has freed, one that is neither first nor second on its span's free
-// list, and goes on with blocks of other sizes.
+// list, and continues with blocks of other sizes.
 #include <cstddef>
 #include <cstdlib>
 

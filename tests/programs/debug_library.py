@@ -21,7 +21,7 @@ VACUUM;
 PRAGMA integrity_check;
 """
 
-# Threads that hand objects of all sizes to each other, JSON, and a child of fork that goes on.
+# Threads that hand objects of all sizes to each other, JSON, and a child of fork that continues.
 PYTHON = """
 import json, os, queue, threading
 boxes = queue.Queue(16)

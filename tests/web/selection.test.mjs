@@ -227,7 +227,7 @@ test("a request of a hidden tab is sent when the tab becomes visible", {
   await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
   await page.evaluate(() => (location.hash = "view=functions&at=1"));
   await page.waitForTimeout(300); // for something that must not appear
-  assert.equal(await sum(), second, "nobody sees it");
+  assert.equal(await sum(), second, "it is not shown");
   await page.evaluate(() => delete document.hidden);
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
   await page.waitForFunction((before) => document.querySelector(".total")?.textContent !== before, second);

@@ -139,7 +139,7 @@ test("a stopped trace ends the recording in the process", { timeout: TEST_TIMEOU
         ),
       ),
     );
-    assert.ok(answers.every(Boolean), "the trace goes on");
+    assert.ok(answers.every(Boolean), "the trace continues");
     await sleep(1000);
   });
   assert.equal(await trace.locator("table.events tbody tr").count(), before);

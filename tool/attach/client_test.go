@@ -155,9 +155,9 @@ func TestRemoveStaleSockets(t *testing.T) {
 		}
 		return path
 	}
-	const nobody = "999999999" // above any pid_max
-	gone := listen(nobody+".sock", false)
-	unfinished := listen(nobody+".soc~", false)
+	const unusedPID = "999999999" // above any pid_max
+	gone := listen(unusedPID+".sock", false)
+	unfinished := listen(unusedPID+".soc~", false)
 	answering := listen("999999998.sock", true) // of a process in another pid namespace
 	living := listen("1.sock", false)           // pid 1 exists, so the socket must not be removed
 	other := filepath.Join(dir, "999999997.sock")
@@ -174,7 +174,7 @@ func TestRemoveStaleSockets(t *testing.T) {
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	_ = os.Symlink(dir, link)
-	listen(nobody+".sock", false)
+	listen(unusedPID+".sock", false)
 	if n := attach.RemoveStale(link); n != 0 {
 		t.Error("followed a symbolic link")
 	}

@@ -11,7 +11,7 @@ type Session struct {
 	Allocators []Allocator
 	Rounds     int
 	Seed       uint64
-	Expected   string // how a successful run ends; "": any
+	Expected   string // the exit status of a successful run; "": any
 	Run        func(ctx context.Context, a Allocator, round int) (Run, error)
 	Progress   func(round int, a Allocator) // called before each run
 
@@ -29,7 +29,7 @@ func (s *Session) Do(ctx context.Context) error {
 				return err
 			}
 			s.Progress(round, a)
-			reason, err := s.once(ctx, a, round)
+			reason, err := s.runOnce(ctx, a, round)
 			if err != nil {
 				return err
 			}
@@ -45,8 +45,8 @@ func (s *Session) Do(ctx context.Context) error {
 	return nil
 }
 
-// once returns why the run is not counted, or "" if it is.
-func (s *Session) once(ctx context.Context, a Allocator, round int) (string, error) {
+// runOnce runs an allocator once. It returns the reason why the run excludes the allocator, or "".
+func (s *Session) runOnce(ctx context.Context, a Allocator, round int) (string, error) {
 	run, err := s.Run(ctx, a, round)
 	run.Round = round
 	var failed Failed
@@ -60,6 +60,7 @@ func (s *Session) once(ctx context.Context, a Allocator, round int) (string, err
 	return s.rejectReason(a, run), nil
 }
 
+// rejectReason returns why a finished run excludes the allocator, or "".
 func (s *Session) rejectReason(a Allocator, run Run) string {
 	if s.Expected != "" && run.ExitStatus != s.Expected {
 		reason := fmt.Sprintf("%s instead of %s", run.ExitStatus, s.Expected)

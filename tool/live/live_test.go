@@ -244,7 +244,7 @@ func TestExitIsReported(t *testing.T) {
 	same(t, "the last table stays", table(s), "load parse answer main serve")
 	p.err = ProcessExited{errors.New("the process has ended")}
 	if _, command := s.Update(s.sample()()); command != nil {
-		t.Error("it goes on asking")
+		t.Error("it still sends requests")
 	}
 	expect(t, s, `has ended\n`)
 	same(t, "the last table stays", table(s), "load parse answer main serve")

@@ -109,9 +109,9 @@ func churn(n, size, asked float64, period int64) *profile.Profile {
 // An unknown error is neither 0 nor silently missing.
 func TestUnknownErrors(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
-		"an interval that nobody knows": heap(10, 64, 0),
-		"no number of blocks":           typed(4096, []string{"other_objects", "inuse_space"}, 1, 64),
-		"what others left free":         typed(4096, []string{"fragmentation_objects", "fragmentation_space"}, 1, 64),
+		"an unknown interval":   heap(10, 64, 0),
+		"no number of blocks":   typed(4096, []string{"other_objects", "inuse_space"}, 1, 64),
+		"what others left free": typed(4096, []string{"fragmentation_objects", "fragmentation_space"}, 1, 64),
 	} {
 		top, err := NewTop(p, 1)
 		if err != nil {

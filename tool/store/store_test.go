@@ -360,7 +360,7 @@ func TestOtherDirectoriesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o600))
 	if _, err := Create(dir, 0); err == nil || !strings.Contains(err.Error(), "holds other files") {
-		t.Errorf("somebody's folder: %v", err)
+		t.Errorf("a folder with other files: %v", err)
 	}
 	if _, err := Create(filepath.Join(dir, "letter.txt", "below"), 0); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("below a file: %v", err)

@@ -178,7 +178,7 @@ func TestCPUProfilesAreRejectedWithAReason(t *testing.T) {
 	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "it can only be stopped there")
 	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile started on this page")
 	if cpu.running != 1 {
-		t.Error("somebody else's profile was ended")
+		t.Error("another client's profile was ended")
 	}
 	cpu.answer([]string{"stop", "1"})
 	expect(base, "api/cpu", `{"for_s":600,"hz":100}`, http.StatusOK, "true")

@@ -83,7 +83,7 @@ func TestFreeingStacks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := answer.Rows[1]; got.By != "" || got.ByBlocks != 0 {
-		t.Errorf("nobody knows, and yet %+v", got)
+		t.Errorf("the ages are unknown, but the answer is %+v", got)
 	}
 }
 

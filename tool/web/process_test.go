@@ -156,7 +156,7 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Minute)
 	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody looks")
+			t.Fatal("no request arrived")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -317,7 +317,7 @@ func TestNothingIsAnEmptyArray(t *testing.T) {
 	}
 	var stacks Stacks
 	if get(t, base+"api/profile?at=2&base=1", &stacks); stacks.Base == nil {
-		t.Error("nobody can see that it is a change")
+		t.Error("the answer does not show that it is a change")
 	}
 	if _, body := get(t, base+"api/profile?at=2", nil); strings.Contains(body, "base") {
 		t.Errorf("a change from nothing: %s", body)

@@ -213,7 +213,7 @@ func TestLastAnswersAreStored(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Minute)
 	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 || !server.history.hasNote("stats") || !server.history.hasNote("settings") {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody looks")
+			t.Fatal("no request arrived")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -348,7 +348,7 @@ func TestProfilesAreStoredOnce(t *testing.T) {
 	}
 	h.Keep(3)
 	if m, found := s.Moment(3); !found || !m.Pinned {
-		t.Errorf("%+v, which somebody looks at, may go from the folder", m)
+		t.Errorf("%+v is being viewed, but may be removed from the folder", m)
 	}
 }
 

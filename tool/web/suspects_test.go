@@ -269,7 +269,7 @@ func TestSuspectsOfThreadsInAProcess(t *testing.T) {
 		t.Errorf("before anybody asked: %+v", offered)
 	}
 	if suspectsAt(t, base+"api/suspects?last=0"); taken.Load() > 0 {
-		t.Error("nobody asked for threads")
+		t.Error("threads were not requested")
 	}
 	var all []Suspect
 	wait("nothing grows", func() bool {

@@ -16,13 +16,13 @@ import (
 func TestTraceWhilePagesRequestIt(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	var mutex sync.Mutex
-	var did []string
+	var commands []string
 	events := 0
 	socket.Answers["trace"] = func(args []string) string {
 		mutex.Lock()
 		defer mutex.Unlock()
 		if args[0] != "read" {
-			did = append(did, args[0])
+			commands = append(commands, args[0])
 			return "7"
 		}
 		text := ""
@@ -32,7 +32,7 @@ func TestTraceWhilePagesRequestIt(t *testing.T) {
 		return text + "lost 2 dropped 1 more 0\n"
 	}
 	base, server := unwatched(t, socket)
-	look := func(since int64) (seen traced) {
+	request := func(since int64) (seen traced) {
 		if status, body := get(t, fmt.Sprintf("%sapi/trace?since=%d", base, since), &seen); status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
@@ -41,14 +41,14 @@ func TestTraceWhilePagesRequestIt(t *testing.T) {
 	until := func(what string, done func(traced) bool) traced {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-			if seen := look(0); done(seen) {
+			if seen := request(0); done(seen) {
 				return seen
 			} else if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v", what, seen)
 			}
 		}
 	}
-	if first := look(0); !first.Running || len(first.Events) != 0 {
+	if first := request(0); !first.Running || len(first.Events) != 0 {
 		t.Errorf("%+v", first)
 	}
 	mutex.Lock()
@@ -58,7 +58,7 @@ func TestTraceWhilePagesRequestIt(t *testing.T) {
 	if c := seen.Calls[0]; len(seen.Calls) != 1 || c.Call != "mmap" || c.Reason != "huge" || c.Calls != 3 || c.Bytes != 3*4096 || c.Sizes[0].Count != 3 {
 		t.Errorf("%+v", seen.Calls)
 	}
-	if seen.Lost != 2 || seen.Dropped != 1 || seen.Next != 3 || len(look(2).Events) != 1 || len(look(3).Events) != 0 {
+	if seen.Lost != 2 || seen.Dropped != 1 || seen.Next != 3 || len(request(2).Events) != 1 || len(request(3).Events) != 0 {
 		t.Errorf("%+v", seen)
 	}
 	server.tracer.mutex.Lock()
@@ -72,16 +72,16 @@ func TestTraceWhilePagesRequestIt(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("nobody looks, and it goes on")
+			t.Fatal("the trace continues without requests")
 		}
 	}
-	if again := look(0); !again.Running || len(again.Events) != 0 || len(again.Calls) != 0 {
+	if again := request(0); !again.Running || len(again.Events) != 0 || len(again.Calls) != 0 {
 		t.Errorf("%+v", again)
 	}
 	mutex.Lock()
 	defer mutex.Unlock()
-	if got := strings.Join(did, " "); got != "start stop start" {
-		t.Errorf("did %s", got)
+	if got := strings.Join(commands, " "); got != "start stop start" {
+		t.Errorf("commands: %s", got)
 	}
 }
 

@@ -307,7 +307,7 @@ TEST_F(AutoDump, WritesDirectlyToSpecialFiles) {
   EXPECT_TRUE(S_ISCHR(status.st_mode));
   std::string fifo = folder_ + "/pipe";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(dump_heap_profile(fifo.c_str()), -ENXIO) << "nobody reads";
+  EXPECT_EQ(dump_heap_profile(fifo.c_str()), -ENXIO) << "the pipe has no reader";
   std::string got;
   std::thread reader([&] {
     std::ifstream in(fifo, std::ios::binary);

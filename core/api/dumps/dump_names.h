@@ -19,9 +19,9 @@ bool dump_name_from(const char* pattern, Text& path);
 // The next name for a dump of this reason:
 //   seemalloc   PREFIX.PID.N.heap.pb, PREFIX a pattern
 //   gperftools  PREFIX.0001.heap, in a forked child PREFIX_PID.0001.heap
-//   jemalloc    PREFIX.PID.SEQ.vVSEQ.heap: v is i (bytes allocated), u (growth), m (requested,
-//   signal), f (at exit, without
-//               VSEQ), and two that jemalloc does not have, t (time) and o (an allocation failed)
+//   jemalloc    PREFIX.PID.SEQ.vVSEQ.heap: v is i (bytes allocated), u (growth), m (on
+//               request or signal), f (at exit, without VSEQ), and two that jemalloc does not
+//               have: t (time) and o (an allocation failed)
 bool next_dump_name(DumpReason reason, Text& path);
 // The same in this form, regardless of the option dump_names.
 bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path);

@@ -111,7 +111,7 @@ TEST(HeapLimitAtRunTime, BelowUsageRefusesGrowthOnly) {
     for (void* p : blocks) EXPECT_EQ(static_cast<unsigned char*>(p)[999], 0x5A);
     sm_free(blocks.back());
     blocks.back() = sm_malloc(1000);
-    EXPECT_NE(blocks.back(), nullptr) << "a block that is free already";
+    EXPECT_NE(blocks.back(), nullptr) << "a free block of the span is reused";
   }
   void* p = sm_malloc(4 * MiB);
   EXPECT_NE(p, nullptr);
@@ -128,12 +128,12 @@ TEST(HeapLimitAtRunTime, ReallocReleasesMemoryForItsGrowth) {
   free_all(others);
   // Two copies at once would not fit.
   char* grown = static_cast<char*>(sm_realloc(p, 52 * MiB));
-  ASSERT_NE(grown, nullptr) << "what is free is more than the growth";
+  ASSERT_NE(grown, nullptr) << "more is free than the block grows by";
   EXPECT_EQ(grown[40 * MiB - 1], 7);
   sm_free(grown);
 }
 
-TEST(HeapLimitAtRunTime, AReallocToLessNeverFailsNorEndsTheProcess) {
+TEST(HeapLimitAtRunTime, ShrinkingReallocNeverFailsNorEndsTheProcess) {
   used_bytes();
   char* p = static_cast<char*>(sm_malloc(3 * MiB));
   p[0] = 7;
@@ -142,7 +142,7 @@ TEST(HeapLimitAtRunTime, AReallocToLessNeverFailsNorEndsTheProcess) {
     Option limit("heap_limit", used_bytes());
     errno = 0;
     char* less = static_cast<char*>(sm_realloc(p, 600 * KiB));
-    EXPECT_EQ(less, p) << "there is no room for a smaller one beside it";
+    EXPECT_EQ(less, p) << "there is no space for a smaller block beside it";
     EXPECT_EQ(errno, 0);
     EXPECT_EQ(less[0], 7);
   }
@@ -159,7 +159,8 @@ TEST(HeapLimitAtRunTime, KeepsAddressesAndUnhelpfulMemory) {
   unsigned regions = pages::region_count();
   size_t dirty = pages::page_statistics().dirty_bytes;
   EXPECT_EQ(sm_malloc(options::get(options::Id::heap_limit) + MiB), nullptr);
-  EXPECT_GE(pages::page_statistics().dirty_bytes + MiB, dirty) << "no purge makes room for that";
+  EXPECT_GE(pages::page_statistics().dirty_bytes + MiB, dirty)
+      << "no purge makes enough space for that";
   EXPECT_EQ(sm_malloc(24 * MiB), nullptr);
   EXPECT_LT(pages::page_statistics().dirty_bytes, dirty / 4);
   EXPECT_GE(pages::region_count(), regions) << "the limit does not count addresses";
@@ -248,7 +249,7 @@ TEST(SoftLimit, ReturnsFreeMemoryBeforeGrowth) {
   for (size_t each : {size_t{100}, 3 * MiB, size_t{5000}, 200 * KiB, size_t{30}, 2 * MiB,
                       size_t{1000}, 5 * MiB}) {
     std::vector<void*> blocks = fill(each, kBurst);
-    EXPECT_EQ(blocks.size(), kBurst / each) << "it refuses nothing";
+    EXPECT_EQ(blocks.size(), kBurst / each) << "a soft limit refuses nothing";
     most = std::max(most, pages::memory_account.total_bytes());
     free_all(blocks);
   }
@@ -281,8 +282,8 @@ TEST(Pressure, StallReportReturnsEverything) {
            bytes = heap::pressure_statistics().purged_bytes;
   heap::check_pressure_by_helper(false);
   EXPECT_EQ(heap::pressure_statistics().times, times);
-  // The helper thread may be checking at the same time; and the cost of earlier rounds is paid for
-  // by waiting.
+  // The helper thread may be checking at the same time; and after expensive rounds the next one is
+  // delayed.
   for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
     heap::check_pressure_by_helper(heap::pressure_statistics().times == times);
     os::pause(kMillisecondNs);
@@ -296,8 +297,8 @@ void take(std::optional<heap::PressureCheckLock>& turn) {
   while (!turn->mine);
 }
 
-// The helper thread may be returning everything: in a cgroup of 260 MiB a burst filled the freed
-// memory faster than that, and more.
+// The helper thread may be returning everything. Without the wait, a burst in a cgroup of 260 MiB
+// grew faster than memory was returned.
 TEST(Limits, GrowthWaitsForARunningCheck) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   bool looked = false;
@@ -332,8 +333,8 @@ TEST(Limits, NoThreadWaitsForItself) {
   EXPECT_EQ(waits_of_checks(10), 0u);
 }
 
-// In the child that thread continues, and no other checks at the same time. Turns of other threads
-// of the parent are void.
+// In the child that thread continues its check, and no other one starts. A check that another
+// thread of the parent was making does not count in the child.
 TEST(Limits, ForkInAHandlerThatInterruptedACheck) {
   sm_free(sm_malloc(1));  // the fork handlers are installed
   std::optional<heap::PressureCheckLock> turn;
@@ -350,7 +351,7 @@ TEST(Limits, ForkInAHandlerThatInterruptedACheck) {
 }
 
 // Returning much memory takes seconds, and each refill checks meanwhile.
-TEST(Limits, ALongCheckIsWaitedForOnce) {
+TEST(Limits, ThreadsWaitOnceForALongCheck) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   std::optional<heap::PressureCheckLock> turn;
   take(turn);
@@ -358,10 +359,10 @@ TEST(Limits, ALongCheckIsWaitedForOnce) {
 }
 
 // Other processes may have taken the free space, so the next growth must be noticed early.
-TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
+TEST(Limits, ShrunkHeapIsCheckedEarlierAgain) {
   void* p = sm_malloc(64 * MiB);
-  // The helper thread may be checking, because an earlier test has changed an option: its agreed
-  // value arrives at its end.
+  // The helper thread may be checking, because an earlier test has changed an option: its next
+  // threshold is stored at its end.
   size_t agreed = 0;
   for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
     if (i != 0) os::pause(kMillisecondNs);
@@ -407,7 +408,7 @@ TEST(Limits, ThreadsReachThemTogether) {
   }
   for (std::thread& thread : threads) thread.join();
   void* p = sm_malloc(8 * MiB);
-  EXPECT_NE(p, nullptr) << "all of it was freed";
+  EXPECT_NE(p, nullptr) << "all blocks were freed";
   sm_free(p);
 }
 

@@ -212,7 +212,7 @@ TEST_F(Pools, ThreadsShareThem) {
   EXPECT_EQ(by_pool()["shared"].objects, 0);
 }
 
-TEST_F(Pools, GoOnInAForkedChild) {
+TEST_F(Pools, ContinueInAForkedChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP()
       << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";

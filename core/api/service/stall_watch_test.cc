@@ -81,9 +81,9 @@ class Report {
 // The helper's wait between two checks: returns how long it waited.
 uint64_t wait(StallWatch& stalls, uint64_t timeout_ns) {
   static Control control;
-  static WakeUp nobody;
+  static WakeUp unused;
   uint64_t begin = os::monotonic_ns();
-  control.wait(stalls, nobody, timeout_ns);
+  control.wait(stalls, unused, timeout_ns);
   return os::monotonic_ns() - begin;
 }
 
@@ -128,7 +128,7 @@ TEST(StallWatch, ExitedReaderIsDropped) {
 
 // From the descriptor to the memory: free memory is kept for its delay, and returned when tasks
 // wait for memory.
-TEST(StallWatch, AReportHasMemoryGiveBack) {
+TEST(StallWatch, ReportMakesTheHeapReturnMemory) {
   Report report;
   if (!report.is_there()) GTEST_SKIP() << "no connection on loopback";
   constexpr size_t kBlocks = 8192, kBlockBytes = 4 * KiB;
@@ -169,7 +169,7 @@ TEST(StallWatch, RetriesSoonWhileAnotherThreadChecks) {
     char path[400];
     EXPECT_EQ(heap::memory_group_file("memory.pressure", path), heap::GroupFile::kBusy);
     stalls.keep_open();
-    EXPECT_LT(stalls.wanted().fd, 0) << "which group it is in nobody can say now";
+    EXPECT_LT(stalls.wanted().fd, 0) << "the process's group is unknown now";
   }
   int machine = os::watch_stalls("/proc/pressure/memory");
   if (machine < 0) GTEST_SKIP() << "this kernel reports nothing";

@@ -265,7 +265,7 @@ TEST_F(ForeignOptions, VerboseNamesIgnoredSettings) {
               "HEAP_PROFILE_MMAP=1", "HEAP_PROFILE_BUFFER_SIZE=1", "CPUPROFILE_PER_THREAD_TIMERS=1",
               "CPUPROFILE_TIMER_SIGNAL=12"});
   report_ignored_settings(keep);
-  EXPECT_TRUE(lines.empty()) << "nobody has asked";
+  EXPECT_TRUE(lines.empty()) << "not requested";
   FixedText<64> problem;
   ASSERT_TRUE(options::set(Id::verbose, "1", 1, problem));
   report_ignored_settings(keep);

@@ -210,7 +210,7 @@ TEST(AbandonedHeap, ListBytesAreExact) {
 }
 
 // Frees more than a list of gathered blocks holds: the last blocks of a class are not lost, and the
-// next thread goes on publishing.
+// next thread publishes them.
 TEST(AbandonedHeap, AFullGatheredListIsNotMadeLonger) {
   purge_all();
   size_t before = live_blocks();

@@ -58,8 +58,8 @@ std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, current_spans{0};
 std::atomic<const void*> purger{nullptr};
 
 bool become_purger() {
-  const void* nobody = nullptr;
-  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
+  const void* none = nullptr;
+  return purger.compare_exchange_strong(none, &thread_cache, std::memory_order_acquire,
                                         std::memory_order_relaxed);
 }
 void release_purger() {

@@ -65,7 +65,7 @@ TEST(LostThreads, ListsAreReadOnlyIfMappedAndOwned) {
   auto* cache = static_cast<ThreadCache*>(memory);
   heap.cache = cache;
   cache->heads[3] = &block;
-  EXPECT_FALSE(copy_free_lists(heap, lists)) << "nobody's";
+  EXPECT_FALSE(copy_free_lists(heap, lists)) << "it has no owner";
   cache->heap = &another;
   EXPECT_FALSE(copy_free_list(heap, 3, &list)) << "another's";
   cache->heap = &heap;
@@ -85,7 +85,7 @@ TEST(LostThreads, ListsAreReadOnlyIfMappedAndOwned) {
   munmap(memory, 2 * page);
   body.saved_lists.heads[3] = &block;
   heap.cache = &body.saved_lists;
-  ASSERT_TRUE(copy_free_list(heap, 3, &list)) << "parked";
+  ASSERT_TRUE(copy_free_list(heap, 3, &list)) << "its abandoned heap keeps the list";
   EXPECT_EQ(list, &block);
 }
 

@@ -186,8 +186,8 @@ void wait_for_running_check() {
 }
 
 bool take_turn() {
-  const void* nobody = nullptr;
-  if (!checking_thread.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire,
+  const void* none = nullptr;
+  if (!checking_thread.compare_exchange_strong(none, &thread_cache, std::memory_order_acquire,
                                                std::memory_order_relaxed))
     return false;
   check_began_ns.store(os::monotonic_ns(), std::memory_order_relaxed);

@@ -42,16 +42,16 @@ struct Process {
   }
 };
 
-TEST(PressureRules, AGroupAtItsLimitForEverCostsATenth) {
+TEST(PressureRules, GroupAlwaysAtItsLimitCostsATenth) {
   Process p;
   p.room = 0;
   p.watch_for(60 * kSecondNs, 4 * MiB);  // 2 ms each, including the faults afterwards
   uint64_t cost_ns = p.rounds * 2 * kMillisecondNs;
   EXPECT_LE(cost_ns, 60 * kSecondNs / 10 + 2 * kSecondNs);
-  EXPECT_GE(cost_ns, 60 * kSecondNs / 20) << "it goes on";
+  EXPECT_GE(cost_ns, 60 * kSecondNs / 20) << "the rounds continue";
 }
 
-TEST(PressureRules, AGroupAtItsLimitWithNothingToGiveIsLookedAtTenTimesASecond) {
+TEST(PressureRules, GroupAtItsLimitWithNothingToReturnIsCheckedTenTimesASecond) {
   Process p;
   p.room = 0;
   p.took_ns = 100 * kMicrosecondNs;

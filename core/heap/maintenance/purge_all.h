@@ -1,5 +1,5 @@
-// Purges everything that can be had without the cooperation of other threads, and keeps all such
-// work away while a thread walks the lists. Threads: any.
+// Purges all free memory that needs no cooperation of other threads, and pauses such work while a
+// thread walks the lists. Threads: any.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ using options::OptionForTest;
 
 std::atomic<unsigned> calls, with_a_lock;
 
-bool gives_back(const os::CallRecord& record) {
+bool returns_memory(const os::CallRecord& record) {
   switch (record.call) {
     case os::Call::kDontNeed:
     case os::Call::kFree:
@@ -41,7 +41,7 @@ class Watched {
   Watched() {
     calls = with_a_lock = 0;
     os::call_hook = [](const os::CallRecord& record) {
-      if (!gives_back(record)) return;
+      if (!returns_memory(record)) return;
       calls++;
       // While records are purged one lock counts as held that is not, for the sake of fork
       // (span_pool.cc).
@@ -50,7 +50,7 @@ class Watched {
   }
   ~Watched() {
     os::call_hook = nullptr;
-    EXPECT_GT(calls, 0u) << "nothing was given back: the test tests nothing";
+    EXPECT_GT(calls, 0u) << "no memory was returned: the test tests nothing";
     EXPECT_EQ(with_a_lock, 0u) << "of " << calls;
   }
 };

@@ -87,7 +87,7 @@ TEST(Trim, ReleasesCachesOfSleepingThreads) {
 #ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
 // Memory that the parent's threads were returning is available to the child, and the child's
 // counters are right.
-TEST(Trim, AForkWhileMemoryIsGivenBack) {
+TEST(Trim, ForkWhileMemoryIsReturned) {
   OptionForTest eager(Id::purge, "eager");
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;

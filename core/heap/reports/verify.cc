@@ -98,7 +98,7 @@ const char* verify_span(const Span& span) {
 
 namespace {
 
-// What holds of a heap's span whoever asks; exactly: for its owner.
+// Checks a heap's span. `exactly`: the caller is its owner; otherwise what holds at each moment.
 const char* verify_owned(const ThreadHeap& heap, unsigned size_class, const Span& span,
                          SpanState state, bool exactly) {
   if (span.owner_acquire() != &heap) return "invariant thread_heap.1: a heap's spans are its own";

@@ -13,8 +13,9 @@
 
 namespace seemalloc::heap {
 
-// The counters, the free list, the holes and the remote word of a span of blocks. Requires: nobody
-// else changes them: the owner calls, or the lock of the list of a span without an owner is held.
+// The counters, the free list, the holes and the remote word of a span of blocks. Requires: no
+// thread else changes them: the owner calls, or the lock of the list of a span without an owner is
+// held.
 const char* verify_span(const Span& span);
 // The same of a span whose owner may be freeing: what holds all the time. Requires: the owner's
 // slow_lock.

@@ -26,7 +26,7 @@ enum class Refill { kBlock, kSample, kNoMemory };
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
-// The thread free list is empty, but blocks of its span have been freed since it was handed over:
+// The thread free list is empty, but blocks of its span have been freed since the thread got it:
 // they become the next list. Takes no lock and does only a few loads and stores, because a class of
 // large blocks comes here with every malloc.
 // Returns null if refill has to decide. Requires: the calling thread owns `heap`.

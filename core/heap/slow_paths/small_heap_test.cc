@@ -34,7 +34,7 @@ TEST(SmallHeap, FewSharedBlocksAreKept) {
     std::vector<void*> all;
     for (size_t bytes = 16; bytes <= 1024; bytes += 16) all.push_back(sm_malloc(bytes));
     for (void* p : all) sm_free(p);
-    EXPECT_GT(thread_cache.heap->gathered_bytes, 4 * KiB) << "they were lent";
+    EXPECT_GT(thread_cache.heap->gathered_bytes, 4 * KiB) << "they were of shared spans";
     EXPECT_LE(thread_cache.heap->gathered_bytes, kMaxSharedBlockBytes);
   });
 }
@@ -64,7 +64,7 @@ TEST(SmallHeap, ListsOfOneBlockAtATimeBecomeLongEnoughButNoLonger) {
   }
   for (size_t bytes : {512, 1024, 4096})
     EXPECT_LE(blocks_in_turns(bytes), 2 * KiB / bytes + 12)
-        << bytes << " bytes: those first lent, and one cut";
+        << bytes << " bytes: the first shared ones, and one cut";
 }
 
 #if !defined(__SANITIZE_THREAD__)  // TSan's shadow memory has page faults of its own

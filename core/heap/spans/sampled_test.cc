@@ -97,7 +97,7 @@ TEST(Sampled, MatchesModel) {
       Held wanted = any(random);
       void* p = take(wanted);
       ASSERT_NE(p, nullptr);
-      ASSERT_TRUE(model.emplace(p, wanted).second) << "handed out twice";
+      ASSERT_TRUE(model.emplace(p, wanted).second) << "allocated twice";
       EXPECT_EQ(sampled_block_bytes(page_map.span_of(p), p), kClasses[wanted.size_class].bytes);
     } else {
       auto at = std::next(model.begin(), static_cast<long>(random() % model.size()));

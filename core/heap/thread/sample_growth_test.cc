@@ -41,7 +41,7 @@ TEST(GrowthWatch, ATickOfALargerHeapChangesNothing) {
   GrowthWatch watch;
   EXPECT_TRUE(watch.check(4 * kStep));
   watch.tick(8 * kStep);
-  EXPECT_TRUE(watch.check(8 * kStep)) << "nobody has looked at that size";
+  EXPECT_TRUE(watch.check(8 * kStep)) << "no thread has checked at that size";
 }
 
 // Exactly one of the threads sees each step of the sum.

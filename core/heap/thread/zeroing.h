@@ -6,7 +6,7 @@
 // memory. So the code checks how much is resident. Memory of blocks that were hardly touched
 // (nearly empty tables, buffers made for the worst case) is purged and stays non-resident; other
 // memory is written. But memory that another user filled once would then be written each time from
-// then on. So where few blocks are filled, filled memory is purged as well, elsewhere seldom.
+// then on. So where few blocks are filled, filled memory is purged as well, elsewhere rarely.
 // Figures: docs/decisions/0058.
 //
 // Caller: the slow path of calloc. Threads: the owner of the heap.

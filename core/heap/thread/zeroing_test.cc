@@ -30,7 +30,7 @@ namespace {
 // ---- the pace ----
 
 struct Seen {
-  int looked_at = 0, given_back = 0;
+  int checked = 0, purged = 0;
 };
 
 // Simulates this many blocks, one after the other, each with few of its pages resident, or filled.
@@ -40,8 +40,8 @@ Seen zero(ZeroingPace& pace, int blocks, F has_few) {
   for (int i = 0; i < blocks; i++) {
     ZeroingPace::Next next = pace.next();
     bool looks = next == ZeroingPace::Next::kCheck;
-    seen.looked_at += looks;
-    seen.given_back += looks ? pace.should_purge(has_few(i)) : next == ZeroingPace::Next::kPurge;
+    seen.checked += looks;
+    seen.purged += looks ? pace.should_purge(has_few(i)) : next == ZeroingPace::Next::kPurge;
   }
   return seen;
 }
@@ -51,37 +51,37 @@ constexpr auto filled = [](int) { return false; };
 TEST(Zeroing, SparselyResidentBlocksArePurgedEachTime) {
   ZeroingPace pace{};
   Seen seen = zero(pace, 1000, few);
-  EXPECT_EQ(seen.given_back, 1000);
-  EXPECT_LE(seen.looked_at, 260);
+  EXPECT_EQ(seen.purged, 1000);
+  EXPECT_LE(seen.checked, 260);
 }
 
 TEST(Zeroing, FilledBlocksAreRarelyPurged) {
   ZeroingPace pace{};
-  EXPECT_LE(zero(pace, 1000, filled).given_back, 1);
+  EXPECT_LE(zero(pace, 1000, filled).purged, 1);
   Seen later = zero(pace, 100000, filled);
-  EXPECT_LE(later.given_back, 14);
-  EXPECT_GE(later.given_back, 8) << "what has been filled once is not written for ever";
-  EXPECT_LE(later.looked_at, 7500);
+  EXPECT_LE(later.purged, 14);
+  EXPECT_GE(later.purged, 8) << "a class that was filled once is tried again";
+  EXPECT_LE(later.checked, 7500);
 }
 
 TEST(Zeroing, OfBlocksOfWhichHalfAreFilledMostAreWritten) {
   ZeroingPace pace{};
   std::mt19937 random(seed_for_test());
-  EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 2 == 0; }).given_back, 40000);
-  EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 4 == 0; }).given_back, 10000);
+  EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 2 == 0; }).purged, 40000);
+  EXPECT_LE(zero(pace, 100000, [&](int) { return random() % 4 == 0; }).purged, 10000);
 }
 
-TEST(Zeroing, AmongMostlyEmptyBlocksAFilledOneIsGivenBackToo) {
+TEST(Zeroing, FilledBlockAmongMostlyEmptyOnesIsPurged) {
   ZeroingPace pace{};
-  EXPECT_GE(zero(pace, 1000, [](int i) { return i % 16 != 15; }).given_back, 990);
+  EXPECT_GE(zero(pace, 1000, [](int i) { return i % 16 != 15; }).purged, 990);
 }
 
 TEST(Zeroing, MemoryThatChangesIsFollowed) {
   ZeroingPace pace{};
   zero(pace, 1000, few);
-  EXPECT_LE(zero(pace, 1000, filled).given_back, 8);
+  EXPECT_LE(zero(pace, 1000, filled).purged, 8);
   zero(pace, 100000, filled);
-  EXPECT_GE(zero(pace, 1000, few).given_back, 950);
+  EXPECT_GE(zero(pace, 1000, few).purged, 950);
 }
 
 // ---- blocks ----
@@ -106,7 +106,7 @@ void use(int blocks, size_t written, size_t bytes = kBytes) {
 }
 
 // `live` blocks that live for a while: hardly any comes back as it was.
-int given_back_of_many(size_t live, int blocks, size_t written, unsigned seed) {
+int purged_of_many(size_t live, int blocks, size_t written, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<char*> all(live);
   uint64_t before = calls();
@@ -210,8 +210,8 @@ TEST(Zeroing, BlocksThatComeFromThePageHeapAreToo) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   in_a_thread([seed] {
-    EXPECT_GT(given_back_of_many(300, 5000, 100, seed), 3000);
-    EXPECT_LT(given_back_of_many(100, 1000, 0, seed), 300)
+    EXPECT_GT(purged_of_many(300, 5000, 100, seed), 3000);
+    EXPECT_LT(purged_of_many(100, 1000, 0, seed), 300)
         << "it has changed, and there are as many as are alive that had few pages";
   });
 }
@@ -237,7 +237,7 @@ TEST(Zeroing, SmallOnesAreWritten) {
   });
 }
 
-TEST(Zeroing, NothingIsGivenBackWhereThatIsSwitchedOff) {
+TEST(Zeroing, NothingIsPurgedWhenSwitchedOff) {
   options::OptionForTest never(options::Id::purge, "never");
   in_a_thread([] {
     uint64_t before = calls();

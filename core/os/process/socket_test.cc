@@ -104,7 +104,8 @@ class NamedPipe {
 TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
   NamedPipe pipe;
   std::string long_text(1 << 20, 'x');
-  EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), -ENXIO) << "nobody has opened it";
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), -ENXIO)
+      << "no reader has opened it";
   int reader = pipe.open_reader();
   EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), 0);
   advance_test_clock(kSecondNs);

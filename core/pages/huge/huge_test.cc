@@ -380,7 +380,7 @@ TEST_F(HugeMemory, ResidencyIsQueriedForFreshMemoryOnly) {
   release_huge(again);
   EXPECT_EQ(asked(), before + 1);
   Span* grown = allocate_huge(4 * MiB, kPageBytes);
-  ASSERT_TRUE(resize_huge(grown, 9 * MiB)) << "by memory that nobody has touched";
+  ASSERT_TRUE(resize_huge(grown, 9 * MiB)) << "by untouched memory";
   release_huge(grown);
   EXPECT_GT(asked(), before + 1);
 }

@@ -222,8 +222,7 @@ TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   pass_rounds(kLongEnough);
   EXPECT_TRUE(region->on_huge_page);
   EXPECT_FALSE(region->collapsing);
-  EXPECT_EQ(page_statistics().huge_pages, 1u)
-      << "the others are full, but nobody has written to them";
+  EXPECT_EQ(page_statistics().huge_pages, 1u) << "the others are full, but unwritten";
   expect_contents();
   // The unallocated pages are resident now, read as zero, and are counted.
   EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
@@ -291,7 +290,7 @@ TEST_F(Collapse, PagesSharedWithAForkedChildAreNotMoved) {
   close(ends[1]);
   waitpid(child, nullptr, 0);
   pass_rounds(2 * kLongEnough);
-  EXPECT_TRUE(region->on_huge_page) << "nobody shares it any more";
+  EXPECT_TRUE(region->on_huge_page) << "it is no longer shared";
   expect_contents();
 }
 
@@ -318,7 +317,7 @@ TEST_F(Collapse, RestingRegionCausesNoWork) {
   EXPECT_TRUE(has_dirty_memory());
   fresh({16});
   let_it_rest(region);
-  EXPECT_EQ(purge_all(), 12 * kPageBytes) << "somebody asks";
+  EXPECT_EQ(purge_all(), 12 * kPageBytes) << "on request";
   EXPECT_FALSE(region->resting);
   EXPECT_FALSE(region->on_huge_page);
   expect_contents();
@@ -380,7 +379,7 @@ TEST_F(Collapse, UnwrittenRegionsKeepSmallPages) {
   EXPECT_EQ(collapses(), before);
   EXPECT_GT(questions, 0u);
   EXPECT_LE(questions, region_count() * 6 + 2 * 400)
-      << "each is looked at after 5, 10, 20, … s; and the setting in each round";
+      << "each is checked after 5, 10, 20, … s; and the setting in each round";
 }
 
 TEST_F(Collapse, NoneWhereItIsNotWanted) {
@@ -530,7 +529,7 @@ long fork_when_collapsing(long number) {
   }
   int status = -1;
   waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "in the child nobody else would end it";
+  EXPECT_EQ(status, 0) << "no other thread of the child would end it";
   return 0;
 }
 

@@ -298,7 +298,7 @@ long fork_at_residency_query(long number) {
   EXPECT_NE(child, -1) << strerror(errno);
   while (child != -1 && waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
-  EXPECT_EQ(status, 0) << "in the child nobody else would enter it";
+  EXPECT_EQ(status, 0) << "no other thread of the child would enter it";
   return 0;
 }
 
@@ -369,7 +369,7 @@ TEST(ForEachSpan, VisitsEachStayingRegionOnceAndReleasesTheLock) {
     }
   });
   unsigned walks = 0, with_others = 0;
-  // CPU time: on a busy machine the other thread seldom runs during a walk.
+  // CPU time: on a busy machine the other thread rarely runs during a walk.
   for (uint64_t end = os::thread_cpu_ns() + 20 * kSecondNs;
        walks < 200 || (with_others < 5 && os::thread_cpu_ns() < end); walks++) {
     Walk walk{turns, {}};

@@ -10,7 +10,7 @@
 // were last purged, not the free range that they have been merged into.
 // Threads: any, also several at once. Callers: the helper thread;
 // slow paths when there is no helper thread or it is late (tick), so that the program's threads
-// seldom wait for the kernel; and requests to purge everything.
+// rarely wait for the kernel; and requests to purge everything.
 #pragma once
 
 #include <cstddef>

@@ -551,7 +551,7 @@ long fork_when_purging(long number) {
   }
   int status = -1;
   waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "in the child nobody else would put it back";
+  EXPECT_EQ(status, 0) << "no other thread of the child would put it back";
   return 0;
 }
 

@@ -45,7 +45,7 @@ class alignas(kCacheLineBytes) MemoryAccount {
   // In a forked child: sets the charge to the bytes that the regions' counters give. This drops the
   // charges of the parent's other threads.
   void reset_in_child(size_t bytes);
-  // The number of reset_in_child() calls. Charges made before the last one must not be given back.
+  // The number of reset_in_child() calls. Charges made before the last one must not be uncharged.
   unsigned reset_count() const { return reset_count_.load(std::memory_order_relaxed); }
   // Whether this many bytes could be charged now.
   bool has_room(size_t bytes) const;

@@ -281,7 +281,7 @@ const char* verify_span_pool() {
   for (const Span* span = recent; span != nullptr && count <= kMaxRecent;
        span = span->next, count++) {
     if (span->kind != SpanKind::kFree)
-      return "invariant span_pool.4: records given back last are free";
+      return "invariant span_pool.4: the records released last are free";
   }
   if (count != recent_count) return "invariant span_pool.4: recent_count is their number";
   if (purged_count > page_count || page_count > purged_capacity)

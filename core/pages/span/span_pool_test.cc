@@ -37,7 +37,7 @@ void purge_unconditionally() {
   for (int i = 0; i < 3; i++) purge_span_records();
 }
 
-// Against a set of the live records: each is handed out once, reset; purging pages and reusing them
+// Against a set of the live records: each is allocated once, reset; purging pages and reusing them
 // changes nothing.
 TEST(SpanPool, AnyUse) {
   unsigned seed = seed_for_test();
@@ -50,7 +50,7 @@ TEST(SpanPool, AnyUse) {
     if (grows || out.empty()) {
       Span* span = allocate_span_record(SpanKind::kSmall);
       ASSERT_NE(span, nullptr);
-      ASSERT_TRUE(known.insert(span).second) << "handed out twice";
+      ASSERT_TRUE(known.insert(span).second) << "allocated twice";
       ASSERT_EQ(span->kind, SpanKind::kSmall);
       ASSERT_EQ(span->live(), 0u);
       ASSERT_EQ(span->owner(), reinterpret_cast<void*>(Span::kNoOwner));
@@ -61,7 +61,7 @@ TEST(SpanPool, AnyUse) {
     } else {
       std::swap(out[random() % out.size()], out.back());
       Span* span = out.back();
-      ASSERT_EQ(span->start, reinterpret_cast<uintptr_t>(span)) << "somebody else wrote to it";
+      ASSERT_EQ(span->start, reinterpret_cast<uintptr_t>(span)) << "it was written to";
       known.erase(span);
       free_span_record(span);
       out.pop_back();
@@ -152,7 +152,7 @@ TEST(SpanPool, RefusedPagesAreKept) {
   {
     os::FailCalls refuse(SYS_madvise, EINVAL);
     EXPECT_EQ(purge_span_records(), 0u);
-    EXPECT_LE(refuse.refusals(), 2u) << "it does not go on trying";
+    EXPECT_LE(refuse.refusals(), 2u) << "it stops trying";
   }
   EXPECT_GT(purge_span_records(), 900 * sizeof(Span));
 }

@@ -275,7 +275,7 @@ TEST(Reserve, MapsOutsideIfTheWindowIsBlocked) {
   EXPECT_EQ(page_map.span_of(at(outside)), &free_span);
   EXPECT_EQ(page_map.span_of(at(region + kRegionBytes)), &foreign_span);
   uintptr_t next = reserve_region();
-  EXPECT_EQ(next, region + 2 * kRegionBytes) << "and goes on behind it";
+  EXPECT_EQ(next, region + 2 * kRegionBytes) << "and continues behind it";
   unmap_region(outside);
   EXPECT_EQ(page_map.span_of(at(outside)), &foreign_span);
   munmap(at(region + kRegionBytes), kPageBytes);

@@ -28,7 +28,7 @@ Module this_program() {
   return module;
 }
 
-void give_back(const FrameIndex* index) {
+void release(const FrameIndex* index) {
   size_t bytes =
       round_up(sizeof(FrameIndex) + index->count * sizeof(FrameIndex::Entry), os::page_bytes());
   os::unmap(const_cast<FrameIndex*>(index), bytes, os::Reason::kRecords);
@@ -58,7 +58,7 @@ TEST(FrameIndex, MatchesTheLinkersIndex) {
   EXPECT_GT(found, 1000u);
   EXPECT_EQ(by_index.frame_index->find(by_header, by_header.start), 0u)
       << "before the first function";
-  give_back(by_index.frame_index);
+  release(by_index.frame_index);
 }
 
 TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
@@ -75,7 +75,7 @@ TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
     const FrameIndex* index = make_frame_index(program);
     if (index == nullptr) continue;
     EXPECT_EQ(refuse.refusals(), 0u);
-    give_back(index);
+    release(index);
     break;
   }
   EXPECT_GT(needed, 5u);

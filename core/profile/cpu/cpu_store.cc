@@ -65,7 +65,7 @@ void CpuSampleStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
   if (!done) count_lost(1, ticks);
 }
 
-// Requires: the set is held.
+// Requires: the set is locked.
 void CpuSampleStore::add_locked(size_t index, uint64_t hash, const Stack& stack, uint32_t thread,
                                 uint64_t ticks) {
   CpuSample& place = sets_[index].entry_for(hash, stack, thread);

@@ -198,7 +198,7 @@ TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
   SampleRateLimiter pace;
   pace.check(1, kSmall);
   EXPECT_EQ(pace.backoff_log2(), 0u)
-      << "a thread that has been looked at is measured by its own time";
+      << "a thread that has been checked is measured by its own time";
 }
 
 // Runs short threads until their back-off is at least a factor of 8.
@@ -246,7 +246,7 @@ TEST_F(Paces, LongThreadIsMeasuredByItsOwnTime) {
 }
 
 // They are charged by their own clocks: many that exit at once are not a burst.
-TEST_F(Paces, ThreadsThatHaveBeenLookedAtAreNotChargedWithTheShortOnes) {
+TEST_F(Paces, CheckedThreadsAreNotChargedWithTheShortOnes) {
   for (unsigned t = 0; t < 1000; t++) {
     SampleRateLimiter pace;
     pace.check(1, kSmall);

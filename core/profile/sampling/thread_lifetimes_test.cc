@@ -86,7 +86,7 @@ TEST(ThreadLifetimes, AreBounded) {
   EXPECT_TRUE(smaller.is_full(70));
   EXPECT_EQ(counts_of(smaller).size(), 70u);
   table.add(buckets[0], FreedBy::kOtherThread, 1, 5);
-  EXPECT_EQ((counts_of(table)[{&buckets[0], 2, 1}]), 2u) << "those that are known go on";
+  EXPECT_EQ((counts_of(table)[{&buckets[0], 2, 1}]), 2u) << "known ones are still counted";
 }
 
 TEST(ThreadLifetimes, ThreadsMakeEachOnce) {

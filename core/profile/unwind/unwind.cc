@@ -451,7 +451,7 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
 }
 
 // Stacks whose C frames are equal may differ in their Python functions, so such a stack cannot be
-// recalled from the memo.
+// found in the stack cache.
 SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth,
                                          Stack* out, WalkDependencies* notes, const Python& found) {
   os::Scratch<PythonWalk> python(found);

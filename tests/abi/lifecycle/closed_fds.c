@@ -58,9 +58,9 @@ static int all_closed(const char* report) {
   for (int i = 0; i < 32; i++) {
     struct stat status;
     if (fstat(files[i], &status) != 0) {
-      complain(report, "somebody closed the program's file", files[i]);
+      complain(report, "the program's file was closed", files[i]);
     } else if (!S_ISREG(status.st_mode) || status.st_size != 0) {
-      complain(report, "somebody wrote to the program's file", files[i]);
+      complain(report, "the program's file was written to", files[i]);
     }
   }
   return 0;

@@ -77,10 +77,10 @@ int main() {
   good = good && reinterpret_cast<size_t>(pages) % 4096 == 0 && malloc_usable_size(pages) >= 4096;
   free(pages);
   // The printed text is not under test.
-  int said = dup(2), nowhere = open("/dev/null", O_WRONLY);
+  int stderr_copy = dup(2), nowhere = open("/dev/null", O_WRONLY);
   good = good && dup2(nowhere, 2) == 2;
   malloc_stats();
-  dup2(said, 2);
+  dup2(stderr_copy, 2);
   good = good && mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 &&
          mallinfo2().uordblks >= numbers.size() * sizeof(int);
   if (!good || calls < 9) return 1;

@@ -230,7 +230,7 @@ TEST(Misuse, ForeignPointersEndTheProgram) {
     Outcome strict = misuse(foreign.kind, 64, preloaded("foreign:fatal"));
     EXPECT_TRUE(strict.killed_by(SIGABRT)) << foreign.kind << strict.all();
     Outcome other = misuse(foreign.kind, 64, {"LD_PRELOAD", "SEEMALLOC_CONF"});
-    EXPECT_FALSE(survived(other)) << foreign.kind << ": glibc goes on: " << other.all();
+    EXPECT_FALSE(survived(other)) << foreign.kind << ": glibc continues: " << other.all();
   }
 }
 

@@ -23,7 +23,7 @@ export interface FlameStyle {
 }
 
 /**
- * The value of a frame's width. In a comparison it is the larger of the two values, so that freed memory is
+ * The value that determines a frame's width. In a comparison it is the larger of the two values, so that freed memory is
  * visible too.
  */
 export function size(node: Node, isComparison: boolean): number {
@@ -78,7 +78,7 @@ function boxColours(node: Node, style: FlameStyle): { fill: string; ink: string 
   return { fill, ink: style.dark ? "#fff" : "#111" };
 }
 
-/** The same picture as SVG. Each box has a tooltip, the `title` of its node. */
+/** The graph that `draw` draws, as SVG. Each box has a tooltip, the `title` of its node. */
 export function svgOf(boxes: Box[], rows: number, style: FlameStyle, title: (node: Node) => string): string {
   const height = rows * ROW;
   const letter = 7.2; // px per letter in a 12 px monospaced font

@@ -115,7 +115,7 @@ test("memory is attributed to the caller of a library", () => {
   assert.deepEqual(
     memoryHolders({ ...STACKS, frames: all }, selectStacks(STACKS, 1))[0],
     { name: "cache", value: 300 },
-    "nobody else is there",
+    "there are no others",
   );
   assert.deepEqual(memoryHolders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [
     { name: "(no stack)", value: 5 },

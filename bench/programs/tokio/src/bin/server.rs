@@ -15,7 +15,7 @@ type Store = Arc<Mutex<HashMap<String, Arc<Vec<u8>>>>>;
 /// The values whose keys begin with `prefix`, with some figures of each, as JSON.
 fn report(store: &Store, prefix: &str) -> Vec<u8> {
     let chosen: BTreeMap<String, Arc<Vec<u8>>> = {
-        let store = store.lock().expect("nobody panics");
+        let store = store.lock().expect("no thread panics");
         store.iter().filter(|(key, _)| key.starts_with(prefix)).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     let mut rows: Vec<BTreeMap<&str, String>> = Vec::new();
@@ -42,11 +42,11 @@ fn answer(store: &Store, request: Message) -> (&'static str, Vec<u8>) {
     match (method, path.strip_prefix("/report/")) {
         ("GET", Some(prefix)) => ("200 OK", report(store, prefix)),
         ("PUT", _) => {
-            let old = store.lock().expect("nobody panics").insert(path[1..].to_string(), Arc::new(request.body));
+            let old = store.lock().expect("no thread panics").insert(path[1..].to_string(), Arc::new(request.body));
             (if old.is_some() { "200 OK" } else { "201 Created" }, Vec::new())
         }
         ("GET", None) => {
-            let value = store.lock().expect("nobody panics").get(&path[1..]).cloned();
+            let value = store.lock().expect("no thread panics").get(&path[1..]).cloned();
             value.map_or(("404 Not Found", Vec::new()), |value| ("200 OK", value.to_vec()))
         }
         _ => ("400 Bad Request", Vec::new()),
