@@ -183,12 +183,12 @@ func TestJemalloc(t *testing.T) {
 // The comments of libseemalloc_compat between jemalloc's lines, and the explanation of rows with Python functions.
 func TestJemallocComments(t *testing.T) {
 	lines := strings.SplitAfter(jemallocText, "\n")
-	text := lines[0] + "# 3 more dropped for want of memory\n" + strings.Join(lines[1:3], "") + "#in use: 7 bytes\n" + strings.Join(lines[3:], "")
+	text := lines[0] + "# 3 more dropped for lack of memory\n" + strings.Join(lines[1:3], "") + "#in use: 7 bytes\n" + strings.Join(lines[3:], "")
 	p, err := Read([]byte(text), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(p.Comments, "|"); got != "3 more dropped for want of memory|in use: 7 bytes" {
+	if got := strings.Join(p.Comments, "|"); got != "3 more dropped for lack of memory|in use: 7 bytes" {
 		t.Errorf("comments %q", got)
 	}
 	plain, err := Read([]byte(jemallocText), "x")

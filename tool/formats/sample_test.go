@@ -110,7 +110,7 @@ func shop() *profile.Profile {
 	p.PeriodType, p.Period = &profile.ValueType{Type: "space", Unit: "bytes"}, 1
 	p.TimeNanos, p.DurationNanos = 1_790_000_000_123_456_789, 60_000_000_000
 	p.DropFrames = "malloc"
-	p.Comments = []string{"3 more dropped for want of memory"}
+	p.Comments = []string{"3 more dropped for lack of memory"}
 	return p
 }
 

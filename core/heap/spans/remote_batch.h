@@ -1,4 +1,4 @@
-// RemoteBatch: batches of remote frees. A batch holds free blocks of one span on their way back to
+// Batches of remote frees. A batch holds free blocks of one span on their way back to
 // the owner, as offsets instead of as a linked list.
 //
 // Blocks that another thread has freed are in that processor's cache. An owner that followed links

@@ -1,5 +1,5 @@
-// Notes: lines that state the coverage and the gaps of a profile: comments of a profile.proto, `#`
-// lines of a text.
+// CommentWriter: lines that state the coverage and the gaps of a profile: comments of a
+// profile.proto, `#` lines of a text.
 #pragma once
 
 #include <cstdint>

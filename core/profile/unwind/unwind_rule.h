@@ -1,4 +1,4 @@
-// Rule: the common form of a row, packed into one word: how to leave a frame by a CFA and the
+// UnwindRule: the common form of a row, packed into one word: how to leave a frame by a CFA and the
 // registers saved near it.
 //
 // Made from a Row and kept in the rule cache. Rows that do not fit (expressions, signal frames, far
