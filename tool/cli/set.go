@@ -11,8 +11,8 @@ func (a *app) setCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set PID NAME=VALUE",
 		Short: "Change an option of a process while it runs",
-		Long: `Change an option of a process while it runs. ` + "`seemalloc help options`" + ` lists them; those marked "start" can only be
-given in SEEMALLOC_CONF. Prints the option's new value.`,
+		Long: `Change an option of a process while it runs. ` + "`seemalloc help options`" + ` lists them; this command
+cannot change those marked "at start" or "by the program only". Prints the option's new value.`,
 		Example: `  seemalloc set 4242 sample=64K
   seemalloc set 4242 purge=eager
   seemalloc set 4242 delay=250
