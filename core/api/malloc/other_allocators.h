@@ -2,8 +2,8 @@
 // glibc.
 //
 // If our malloc is the process's, glibc's symbol table is changed in memory: its malloc, free and
-// their family resolve to our functions. Otherwise programs that look them up with RTLD_DEEPBIND or by
-// glibc's handle would pass our blocks to glibc's free. Decision 0069.
+// their family resolve to our functions. Otherwise programs that look them up with RTLD_DEEPBIND or
+// by glibc's handle would pass our blocks to glibc's free. Decision 0069.
 //
 // Threads: any, after find_other_allocators() has returned. That is called once, before the process
 // can have a second thread.
