@@ -70,7 +70,11 @@ test("the overview shows the largest holders and the growth", { timeout: TEST_TI
     .first()
     .waitFor();
   await eventually(async () =>
-    assert.equal(await page.locator("canvas").count(), 6, "charts of resident memory, allocated bytes, page faults, returned bytes, slow paths and threads"),
+    assert.equal(
+      await page.locator("canvas").count(),
+      6,
+      "charts of resident memory, allocated bytes, page faults, returned bytes, slow paths and threads",
+    ),
   );
   await closePage(page);
 });

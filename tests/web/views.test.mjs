@@ -94,7 +94,7 @@ test("the graph omits small functions, filters by click, and is navigated by key
   await page.getByLabel("functions from").selectOption("10");
   await eventually(() => assert.match(page.url(), /nodes=10/));
   await eventually(async () => assert.ok((await page.locator(".graph g[role=button]").count()) <= 10));
-  // Which small functions have a sample is random: there may be no more than that.
+  // It is random which small functions have a sample: there may be no more than 10 functions.
   if (before > 10) await page.getByText(/functions are left out/).waitFor();
   await node("leaky_parser").click();
   await node("steady_work").waitFor({ state: "detached" });

@@ -283,7 +283,8 @@ bool cpu_run_name(Text& name, uint64_t* wall_ns) {
   return true;
 }
 
-// Otherwise the file that the helper thread is writing would be lost at the end of the process.
+// Takes run_lock to wait for the helper thread, which may be writing a file: if the process ended
+// meanwhile, the file would be lost.
 void end_cpu_run() {
   constexpr uint64_t kMaxNs = 3 * kSecondNs;
   due_ns.store(0, std::memory_order_relaxed);

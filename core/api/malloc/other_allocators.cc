@@ -75,8 +75,8 @@ void find_other_allocators() {
   }
   if (!glibc.exists()) return;
   of_glibc = allocator_of(glibc);
-  // Otherwise the process uses another malloc, and the C library's free would pass that malloc's
-  // blocks to us.
+  // If seemalloc's malloc is not the first, the process uses another one, and the C library's free
+  // would pass that malloc's blocks to us.
   if (!first_with_malloc.contains_seemalloc()) return;
   redirect_to_ours(glibc, ours);
   initialize(glibc);

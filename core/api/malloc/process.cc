@@ -101,7 +101,7 @@ void read_environment() {
 void read_options_once() {
   if (options_read || environ == nullptr) return;
   options_read = true;
-  // Otherwise the environment belongs to another user.
+  // The environment of a privileged (set-uid) process belongs to another user.
   if (!os::is_privileged()) read_environment();
   auto sandbox = static_cast<options::Sandbox>(options::get(options::Id::sandbox));
   if (sandbox == options::Sandbox::kOn) os::limit_calls();

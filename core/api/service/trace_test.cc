@@ -270,7 +270,8 @@ TEST(Trace, StartsAndEndsWhileOthersAllocate) {
 }
 
 TEST(Trace, IsOffInAForkedChild) {
-  // Otherwise memory that other tests have freed many times is cached.
+  // With the default, memory that other tests have freed many times would stay cached, without
+  // calls.
   options::OptionForTest eager(options::Id::purge, "eager");
   unsigned reader = start();
   pid_t child = fork();

@@ -199,7 +199,7 @@ bool take_turn() {
 PressureCheckLock::PressureCheckLock() : mine(take_turn()) {}
 PressureCheckLock::~PressureCheckLock() {
   if (!mine) return;
-  // Otherwise waiters would take this for the start of the next check.
+  // Reset first: waiters would take the old time for the start of the next check.
   check_began_ns.store(0, std::memory_order_relaxed);
   checking_thread.store(nullptr, std::memory_order_release);
 }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint32_t kMaxBlocks = kMaxSpanPages * kPageBytes / 8;
 
-// Which blocks of a span are free.
+// The free blocks of a span, a bit for each.
 struct Marks {
   uint64_t bits[kMaxBlocks / 64];
 

@@ -309,7 +309,8 @@ TEST(Unloading, WaitsAreBounded) {
   EXPECT_TRUE(is_unloaded_code(stack->pcs()[0]));
 }
 
-// Otherwise a program that loads and unloads forever would accumulate stacks.
+// The number of unloaded modules is bounded: a program that loads and unloads forever must not
+// accumulate stacks.
 TEST(Unloading, TooOftenIsCounted) {
   Library library("often");
   if (!library.built()) GTEST_SKIP() << "no C compiler";

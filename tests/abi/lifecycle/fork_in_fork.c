@@ -168,7 +168,7 @@ static void by_faults(void) {
       EXPECT(pthread_create(&thread, NULL, use_in_thread, NULL) == 0 &&
              pthread_join(thread, NULL) == 0);
     if (inner > 0 && forked_by == getpid()) wait_for(inner);
-    // Otherwise it is a sibling of this process.
+    // In the inner child of a parent handler, the outer child is a sibling.
     if (outer > 0 && !(place == kParent && inner == 0)) wait_for(outer);
     if (!is_first) _exit(0);
   }
