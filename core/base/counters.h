@@ -1,4 +1,4 @@
-// For a process's counters of its own activity, which a forked child resets.
+// Resets counters of a process's own activity, in a forked child.
 #pragma once
 
 #include <atomic>

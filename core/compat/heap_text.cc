@@ -158,7 +158,7 @@ void write_notes(Text& out, HeapText form, const Writer& writer) {
   if (uint64_t reset_ns = samples_reset_ns(); may_have_been_reset(form) && reset_ns != 0) {
     out << (form == HeapText::kJemalloc ? "# prof.reset: " : "# HeapProfilerStart: ")
         << saturating_subtract(os::monotonic_ns(), reset_ns) / kMillisecondNs
-        << " ms before this profile was taken; what was sampled until then is not in its rows\n";
+        << " ms before this profile was taken; samples from before are not in its rows\n";
   }
 }
 

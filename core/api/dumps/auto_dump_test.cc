@@ -163,7 +163,7 @@ TEST_F(AutoDump, EveryNBytesAboveTheLivePeak) {
   free_all();
   keep(10 * MiB + kEach, kEach);
   churn(20 * MiB);
-  EXPECT_EQ(counted().written, 0u) << "in use before";
+  EXPECT_EQ(counted().written, 0u) << "no more than at the peak";
   // One block in eight stays and pins its span: blocks of another size need memory of their own.
   std::vector<void*> pins;
   for (size_t i = 0; i < blocks.size(); i++) {
@@ -174,7 +174,7 @@ TEST_F(AutoDump, EveryNBytesAboveTheLivePeak) {
   }
   blocks.clear();
   keep(8 * MiB, MiB);
-  EXPECT_EQ(counted().written, 0u) << "the heap has grown, what is in use has not";
+  EXPECT_EQ(counted().written, 0u) << "the heap has grown, the bytes in use have not";
   keep(2 * MiB, MiB);
   EXPECT_EQ(counted().written, 1u);
   free_all();
@@ -192,9 +192,9 @@ TEST_F(AutoDump, RemovesOnlyItsOwnOldFiles) {
   EXPECT_EQ(numbers(), (std::set<unsigned>{newest - 2, newest - 1, newest}));
   EXPECT_EQ(counted().removed, 3u);
   std::set<std::string> last = files();
-  // A user puts another file in the place of one dump, and removes another dump.
+  // A user replaces one dump by another file, and removes another dump.
   std::string theirs = *last.begin(), gone = *last.rbegin();
-  // Before the dumps are removed, whose inodes it may not get.
+  // Written before the dumps are removed, so that it does not get one of their inodes.
   std::ofstream(theirs + ".new") << "mine";
   fs::remove(theirs);
   fs::remove(gone);
@@ -212,7 +212,7 @@ TEST_F(AutoDump, RemovesOnlyItsOwnOldFiles) {
   EXPECT_TRUE(fs::exists(path.c_str()));
 }
 
-TEST_F(AutoDump, NotUnderALockAndNotTwiceAtOnce) {
+TEST_F(AutoDump, WaitsForTheLockAndIsMerged) {
   set("dump_alloc_interval", "1M");
   count_held(+1);  // a signal handler that has interrupted one of our critical sections
   churn(3 * MiB);
@@ -221,7 +221,7 @@ TEST_F(AutoDump, NotUnderALockAndNotTwiceAtOnce) {
   EXPECT_EQ(d.joined, 2u) << "of three that were due";
   count_held(-1);
   churn(kEach);
-  EXPECT_EQ(counted().written, 1u) << "what was asked for is written later";
+  EXPECT_EQ(counted().written, 1u) << "the requested dump is written later";
 }
 
 TEST_F(AutoDump, RequestedBySignalWithoutHelper) {
@@ -240,7 +240,7 @@ TEST_F(AutoDump, WhenAnAllocationFails) {
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_EQ(counted().written, 1u);
   EXPECT_EQ(sm_malloc(GiB), nullptr);
-  EXPECT_EQ(counted().written, 0u) << "not one after the other";
+  EXPECT_EQ(counted().written, 0u) << "at most one in 10 s";
   void* p = sm_malloc(MiB);
   EXPECT_EQ(sm_realloc(p, GiB), nullptr);
   sm_free(p);
@@ -248,22 +248,22 @@ TEST_F(AutoDump, WhenAnAllocationFails) {
 
 // ---- files that cannot be written ----
 
-TEST_F(AutoDump, OneWarningForAllAndACount) {
+TEST_F(AutoDump, FailuresAreCountedAndReportedOnce) {
   set("dump_alloc_interval", "1M");
   std::string missing = folder_ + "/there/is/none";
   set("dump_prefix", missing);
   testing::internal::CaptureStderr();
   churn(5 * MiB);
-  std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said.find("seemalloc: heap profile " + missing + "."), 0u) << said;
-  EXPECT_NE(said.find("could not be written (errno 2)"), std::string::npos) << said;
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(printed.find("seemalloc: heap profile " + missing + "."), 0u) << printed;
+  EXPECT_NE(printed.find("could not be written (errno 2)"), std::string::npos) << printed;
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;
   DumpStatistics d = counted();
   EXPECT_EQ(d.failed, 5u);
   EXPECT_EQ(d.written, 0u);
   EXPECT_EQ(d.last_error, ENOENT);
   ProfileBytes profile{};
-  ASSERT_TRUE(heap_profile(&profile)) << "in memory it can be had all the same";
+  ASSERT_TRUE(heap_profile(&profile)) << "a profile in memory is still available";
   os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
 }
 
@@ -347,7 +347,7 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
 // and no partial file.
 TEST_F(AutoDump, RandomRunAgainstAModel) {
   std::mt19937 random(seed_for_test());
-  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, collapse_attempts = 0, written = 0,
+  uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0,
            removed = 0;
   unsigned keep = 0;
   size_t unbounded = 0;
@@ -370,35 +370,35 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
       }
     }
     DumpStatistics d = counted();
-    collapse_attempts += d.written + d.failed;
+    attempts += d.written + d.failed;
     ASSERT_EQ(d.joined, 0u) << "step " << step;
     written += d.written;
     removed += d.removed;
-    ASSERT_EQ(collapse_attempts, dumps) << "step " << step;
+    ASSERT_EQ(attempts, dumps) << "step " << step;
     ASSERT_EQ(files().size(), written - removed) << "step " << step;
     // Dumps from before there was a bound are not managed any more.
     if (keep == 0) unbounded = files().size();
     if (d.written != 0 && keep != 0) ASSERT_LE(files().size(), unbounded + keep) << "step " << step;
   }
   EXPECT_GT(written, 20u);
-  EXPECT_GT(collapse_attempts, written);
+  EXPECT_GT(attempts, written);
 }
 
 // ---- exit where no lock can be taken ----
 
 // A signal handler may have interrupted this thread, which will not continue. The exit must not
 // wait for a lock that it holds.
-TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
+TEST_F(AutoDump, ExitInsideTheAllocatorWritesNothing) {
   auto ends = [&](const char* option) {
     alarm(20);
     if (option != nullptr) set(option, folder_ + "/at_exit");
     heap::registry_lock().lock();
     exit(0);
   };
-  const char* said =
+  const char* printed =
       "seemalloc: exit was called in a signal handler that interrupted the allocator: files requested at exit";
   for (const char* option : {"stats_at_exit", "dump_at_exit"})
-    EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), said);
+    EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), printed);
   EXPECT_EXIT(ends(nullptr), testing::ExitedWithCode(0), "^$");
   EXPECT_EQ(files().size(), 0u);
 }
@@ -413,8 +413,8 @@ bool has_helper() {
   return helper_is_running();
 }
 
-TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
-  if (!has_helper()) GTEST_SKIP() << "no helper can be had";
+TEST_F(AutoDump, HelperWritesAtOnceAndWhileTheProcessIsIdle) {
+  if (!has_helper()) GTEST_SKIP() << "no helper thread can be started";
   set("dump_alloc_interval", "1M");
   churn(MiB);
   EXPECT_TRUE(within_seconds(300, [&] { return counted().written != 0; }));
@@ -441,7 +441,7 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
 // No thread waits for the helper thread: each dump that becomes due is a file of its own or has
 // joined one, so there are never too many.
 TEST_F(AutoDump, RequestsJoinAPendingDump) {
-  if (!has_helper()) GTEST_SKIP() << "no helper can be had";
+  if (!has_helper()) GTEST_SKIP() << "no helper thread can be started";
   counted();
   set("dump_alloc_interval", "10M");
   churn(200 * MiB);

@@ -130,7 +130,7 @@ TEST_P(Refusal, LosesNothing) {
   }
   ASSERT_EQ(seemalloc_for_each_block(count_block, &after), 0);
   EXPECT_EQ(after, before);
-  EXPECT_EQ(churn(), 0u) << "what was refused once is refused for good";
+  EXPECT_EQ(churn(), 0u) << "operations still fail after the refusals";
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 

@@ -163,7 +163,7 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
   Held others = held()["(other threads)"];
   EXPECT_GE(others.objects, kMore);
   EXPECT_LE(others.objects, kMore + 5)
-      << "the main thread and what is left of other tests have numbers too";
+      << "the main thread and threads of other tests have numbers too";
   EXPECT_EQ(others.tid, "");
   bool said = false;
   for (const std::string& comment : profile::decode(take("threads")).comments) {

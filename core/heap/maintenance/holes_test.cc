@@ -135,7 +135,7 @@ TEST_P(HolesOfSize, ArePurgedAndReused) {
   size_t purged = purge_all_holes();
   EXPECT_GT(purged, kTotal / 2);
   EXPECT_TRUE(heap_is_sound());
-  EXPECT_EQ(purge_all_holes(), 0u) << "what has gone is purged again";
+  EXPECT_EQ(purge_all_holes(), 0u) << "purged holes are purged again";
   for (const Filled& b : kept) expect_filled(b);
   size_t used = used_bytes();
   std::set<void*> places;
@@ -339,7 +339,7 @@ TEST_F(Holes, RefusedPurgeKeepsBlocks) {
     for (int i = 0; i < 10; i++) purge_all_holes();
   }
   EXPECT_TRUE(heap_is_sound());
-  EXPECT_GT(purge_all_holes(), 2 * MiB) << "what was refused once is refused for good";
+  EXPECT_GT(purge_all_holes(), 2 * MiB) << "holes whose purge was refused once are not retried";
   Blocks again;
   for (int i = 0; i < 16000; i++) again.push_back(make(500, static_cast<unsigned char>(i)));
   EXPECT_TRUE(heap_is_sound());

@@ -177,7 +177,7 @@ TEST(LostThreads, OfManyAllAreFoundInTurn) {
     tick();
   }
   EXPECT_TRUE(is_unowned(all.back()));
-  EXPECT_EQ(active_heaps(), heaps + kLiving) << "who lives keeps what is his";
+  EXPECT_EQ(active_heaps(), heaps + kLiving) << "living threads keep their heaps";
   done = true;
   for (std::thread& thread : living) thread.join();
   free_all(all);

@@ -138,7 +138,7 @@ TEST(PressureRules, ARoundThatBringsTheHeapBelowItsSoftLimitMayComeAgainAtOnce) 
   }
   p.heap_bytes = 65 * MiB;
   p.give(0);
-  EXPECT_FALSE(p.rules.must_purge_to_grow(p.pressure_state(), true)) << "what is there is live";
+  EXPECT_FALSE(p.rules.must_purge_to_grow(p.pressure_state(), true)) << "all bytes are live";
   p.heap_bytes = 30 * MiB;
   EXPECT_FALSE(p.rules.must_purge_to_grow(p.pressure_state(), true));
   p.heap_bytes = 65 * MiB;

@@ -84,7 +84,7 @@ TEST(CgroupText, PutsPathsTogether) {
   EXPECT_EQ(directory("/", "/cg", "/a/b"), "/cg/a/b");
   EXPECT_EQ(directory("/", "/cg", "/"), "/cg");
   EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abc"), "/cg")
-      << "what is mounted is the group itself";
+      << "the mount is the group itself";
   EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abc/inner"), "/cg/inner");
   EXPECT_EQ(directory("/docker/abc", "/cg", "/docker/abcd"), "/cg") << "not a part of it";
   EXPECT_EQ(directory("/docker/abc", "/cg", "/"), "/cg") << "the path is another namespace's";

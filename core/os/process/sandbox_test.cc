@@ -74,7 +74,7 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     EXPECT_TRUE(purge(memory, bytes, Reason::kReport));
     EXPECT_EQ(memory[0], 0);
     EXPECT_FALSE(map_at(reinterpret_cast<uintptr_t>(memory), page_bytes(), Reason::kReport))
-        << "what is there stays";
+        << "existing contents stay";
     EXPECT_EQ(memory[0], 0);
     EXPECT_TRUE(unmap(memory, bytes, Reason::kReport));
     EXPECT_TRUE(map_at(reinterpret_cast<uintptr_t>(memory), bytes, Reason::kReport));

@@ -112,7 +112,7 @@ TEST(HugeCache, SparseExtentsAreNoPartOfRuns) {
   Extent out;
   EXPECT_FALSE(cache.take_fit(150, 1, 10, &out));
   ASSERT_TRUE(cache.take_fit(60, 1, 10, &out));
-  EXPECT_EQ(out.bytes, 100u) << "whole, up to twice what is asked for";
+  EXPECT_EQ(out.bytes, 100u) << "the whole extent, up to twice the requested bytes";
   Extent extents[4];
   ASSERT_TRUE(cache.put(extent(2000, 20)));
   EXPECT_EQ(cache.take_extents(1000, 10, extents, 4), 1u) << "dense ones come first";

@@ -126,7 +126,7 @@ TEST(RetainedSpace, AgreesWithAModel) {
           model.take(out);
         } else {
           ASSERT_LT(model.longest(), 2 * pages + alignment / kPageBytes)
-              << "there is room far beyond what is asked for";
+              << "there is far more space than requested";
         }
         break;
       }

@@ -184,7 +184,7 @@ TEST_F(Purge, AModeThatChangesCountsAtOnce) {
   }
   release(written(100));
   OptionForTest eager(Id::purge, "eager");
-  EXPECT_TRUE(tick_until_clean()) << "what was freed before";
+  EXPECT_TRUE(tick_until_clean()) << "memory that was freed before";
 }
 
 // ---- the helper thread ----
@@ -217,7 +217,8 @@ TEST_F(Purge, ReuseSoonAfterPurgeIsARefault) {
   EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes);
   release(span);
   span = written(100);
-  EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes) << "once, and not what was still there";
+  EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes)
+      << "once, without the pages that were still resident";
   release(span);
 }
 
@@ -377,12 +378,12 @@ TEST_F(Purge, FreeMemoryIsTheConfiguredShareOfLiveMemory) {
   }
   for (Span* span : freed) release(span);
   tick_for(120 * kMillisecondNs);
-  EXPECT_LE(dirty_bytes(), 4 * MiB) << "an eighth of what is in use";
+  EXPECT_LE(dirty_bytes(), 4 * MiB) << "an eighth of the memory in use";
   EXPECT_GE(dirty_bytes(), 3 * MiB) << "and not more than has to go";
   for (Span* span : kept) release(span);
   tick_for(120 * kMillisecondNs);
   EXPECT_LE(dirty_bytes(), kRegionBytes);
-  EXPECT_GE(dirty_bytes(), kRegionBytes / 2) << "what is always allowed";
+  EXPECT_GE(dirty_bytes(), kRegionBytes / 2) << "this much is always allowed";
 }
 
 // ---- huge pages ----

@@ -82,7 +82,7 @@ TEST(Window, RegionsLieSideBySide) {
   EXPECT_EQ(mappings_between(first, first + GiB), before) << "neighbours do not merge";
 #endif
   EXPECT_EQ(w->pages(), 100 * kPagesPerRegion);
-  EXPECT_LE(w->map_bytes(), 256 * KiB) << "the map grows with what is used";
+  EXPECT_LE(w->map_bytes(), 256 * KiB) << "the map grows with the used part";
 }
 
 TEST(Window, PointersAroundItAreOutside) {

@@ -142,7 +142,7 @@ TEST(CpuProfile, CountSamplesWithoutMemory) {
   EXPECT_GT(sums.lost(), 9000u);
   EXPECT_EQ(sums.lost_ticks(), 2 * sums.lost());
   EXPECT_EQ(sums.size() + sums.lost(), 10000u);
-  EXPECT_EQ(sums[0].interrupts, 5u) << "what is known is still counted";
+  EXPECT_EQ(sums[0].interrupts, 5u) << "known stacks are still counted";
 }
 
 TEST(CpuProfile, IsAProfileOfTime) {

@@ -76,7 +76,7 @@ TEST_F(Paces, LeavesABurstAlone) {
   EXPECT_EQ(pace.backoff_log2(), 0u) << "less than a second's";
   run(pace, kLimit / 10.0, 64, &now);
   run(pace, kLimit * 50.0, 1, &now);
-  EXPECT_EQ(pace.backoff_log2(), 0u) << "what was not taken meanwhile";
+  EXPECT_EQ(pace.backoff_log2(), 0u) << "the samples not taken meanwhile are allowed";
   run(pace, kLimit * 50.0, 2, &now);
   EXPECT_GT(pace.backoff_log2(), 0u);
 }
@@ -181,7 +181,7 @@ TEST_F(Paces, NoSamplesRaiseNothing) {
 
 // Threads with a few samples each: none of them alone would reach the limit.
 TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
-  uint64_t taken = 0, stretched_by = 0;
+  uint64_t taken = 0, backed_off_after = 0;
   for (unsigned t = 0; t < 100000; t++) {
     SampleRateLimiter pace;
     for (unsigned n = 0; n < 4; n++) {
@@ -189,12 +189,12 @@ TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
       pace.count_sample(kSmall);
       taken++;
     }
-    if (stretched_by == 0 && pace.backoff_log2() != 0) stretched_by = taken;
+    if (backed_off_after == 0 && pace.backoff_log2() != 0) backed_off_after = taken;
     pace.thread_exits(kSmall);
   }
   EXPECT_GT(SampleRateLimiter::short_threads_backoff(), 0u);
-  EXPECT_LT(taken, 200000u) << "of 400,000, in what is no second";
-  EXPECT_GE(stretched_by, 100u);
+  EXPECT_LT(taken, 200000u) << "of 400,000, in less than a second";
+  EXPECT_GE(backed_off_after, 100u);
   SampleRateLimiter pace;
   pace.check(1, kSmall);
   EXPECT_EQ(pace.backoff_log2(), 0u)
