@@ -40,11 +40,10 @@ inline unsigned next_backoff_log2(profile::SampleRateLimiter& pace,
                                   unsigned most) {
   sampled ? pace.count_sample(limit) : pace.check_idle(limit);
   pace.cap_backoff(most);
-  unsigned stretch = pace.backoff_log2() < most ? pace.backoff_log2() : most;
+  unsigned log2 = pace.backoff_log2() < most ? pace.backoff_log2() : most;
   std::atomic<bool>& any = heap::sample_distances_backed_off;
-  if (stretch != 0 && !any.load(std::memory_order_relaxed))
-    any.store(true, std::memory_order_relaxed);
-  return stretch;
+  if (log2 != 0 && !any.load(std::memory_order_relaxed)) any.store(true, std::memory_order_relaxed);
+  return log2;
 }
 
 }  // namespace seemalloc

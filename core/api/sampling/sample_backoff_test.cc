@@ -10,11 +10,11 @@ namespace {
 TEST(MostStretch, BoundsTheErrorOfTheTotal) {
   constexpr double kInterval = 512 * KiB, kMax = 14.15 * MiB;
   for (double bytes = 4096; bytes < 1e13; bytes *= 1.1) {
-    unsigned stretch = max_backoff_log2(static_cast<size_t>(bytes), 0);
-    if (stretch != 0)
-      EXPECT_LE(bytes * kInterval * static_cast<double>(uint64_t{1} << stretch), kMax * kMax)
+    unsigned backoff_log2 = max_backoff_log2(static_cast<size_t>(bytes), 0);
+    if (backoff_log2 != 0)
+      EXPECT_LE(bytes * kInterval * static_cast<double>(uint64_t{1} << backoff_log2), kMax * kMax)
           << bytes;
-    if (bytes > 200.0 * MiB) EXPECT_EQ(stretch, 0u) << bytes;
+    if (bytes > 200.0 * MiB) EXPECT_EQ(backoff_log2, 0u) << bytes;
   }
   EXPECT_EQ(max_backoff_log2(8 * MiB, 0), 5u);
 }
@@ -24,13 +24,13 @@ TEST(MostStretch, BoundsTheErrorOfAHeapThatGrowsAgain) {
   constexpr double kInterval = 512 * KiB, kMax = 14.15 * MiB;
   for (size_t most = 64 * KiB; most < 300 * MiB; most += most / 8) {
     for (size_t bytes : {size_t{0}, most / 64, most / 2, most}) {
-      unsigned stretch = max_backoff_log2(bytes, most);
-      if (stretch != 0)
-        EXPECT_LE(
-            static_cast<double>(most) * kInterval * static_cast<double>(uint64_t{1} << stretch),
-            2 * kMax * kMax)
+      unsigned backoff_log2 = max_backoff_log2(bytes, most);
+      if (backoff_log2 != 0)
+        EXPECT_LE(static_cast<double>(most) * kInterval *
+                      static_cast<double>(uint64_t{1} << backoff_log2),
+                  2 * kMax * kMax)
             << most;
-      EXPECT_LE(stretch, max_backoff_log2(bytes, 0));
+      EXPECT_LE(backoff_log2, max_backoff_log2(bytes, 0));
     }
   }
 }
