@@ -32,7 +32,7 @@
 #include "core/compat/control_settings.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 extern "C" {
@@ -361,7 +361,8 @@ TEST_F(Profilers, CpuprofileVariableCanBeFlushedAndStopped) {
   fs::remove(in("before"));
   // Real time, because the state has the second of the wall clock, which is not simulated: a start
   // time left from the profile before would be of an earlier second.
-  for (time_t second = time(nullptr); time(nullptr) == second;) os::pause(10 * kMillisecondNs);
+  time_t second = time(nullptr);
+  wait_until([second] { return time(nullptr) != second; }, "the next second");
   time_t begin = time(nullptr);
   setenv("CPUPROFILE", in("50%n").c_str(), 1);
   ASSERT_TRUE(start_cpu_run());

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -30,7 +31,7 @@
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 
 namespace seemalloc::compat {
 namespace {
@@ -159,12 +160,12 @@ TEST(HeapText, ResetWorksInForkedChild) {
 #endif
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   auto reset = [] { return control("prof.reset", nullptr, nullptr, nullptr, 0); };
-  std::atomic<int> resets{0};
+  Progress resets;
   std::jthread busy([&](const std::stop_token& stop) {
-    for (; !stop.stop_requested(); resets++) EXPECT_EQ(reset(), 0);
+    for (; !stop.stop_requested(); resets.advance()) EXPECT_EQ(reset(), 0);
   });
   for (int i = 0; i < 50; i++) {
-    for (int seen = resets; resets == seen;) os::pause(kMillisecondNs / 10);
+    resets.wait_for_more();
     pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -322,20 +323,19 @@ TEST(HeapText, FilesAreCompleteOrAbsent) {
 TEST(HeapText, APipeStaysAPipe) {
   std::string path = testing::TempDir() + "heap_text_test.pipe." + std::to_string(os::process_id());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  int fd = open(path.c_str(), O_RDWR | O_NONBLOCK);
-  std::atomic<bool> done{false};
+  int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK);
   std::string read_here;
   std::thread reader([&] {
     char part[4096];
-    for (bool last = false; !last;) {
-      last = done;
-      for (ssize_t n; (n = read(fd, part, sizeof(part))) > 0;)
-        read_here.append(part, static_cast<size_t>(n));
-      os::pause(kMillisecondNs);
+    for (;;) {
+      pollfd readable{fd, POLLIN, 0};  // waits for a writer, too
+      poll(&readable, 1, -1);
+      ssize_t n = read(fd, part, sizeof(part));
+      if (n == 0) return;  // the writer has closed it
+      if (n > 0) read_here.append(part, static_cast<size_t>(n));
     }
   });
   EXPECT_EQ(write_heap_text(HeapText::kJemalloc, path.c_str()), 0);
-  done = true;
   reader.join();
   close(fd);
   EXPECT_EQ(read_here.rfind("heap_v2/", 0), 0u);

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <fstream>
@@ -27,7 +26,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {
@@ -118,15 +117,6 @@ Seen seen() {
 
 int start(unsigned frequency) { return seemalloc_cpu_start(frequency) == 0 ? 0 : errno; }
 int stop() { return seemalloc_cpu_stop() == 0 ? 0 : errno; }
-
-template <typename Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 10000; i++) {
-    if (condition()) return true;
-    os::pause(kMillisecondNs);
-  }
-  return false;
-}
 
 TEST(CpuProfiler, IsEmptyBeforeTheFirst) {
   EXPECT_EQ(stop(), ESRCH);
@@ -247,35 +237,38 @@ TEST(CpuProfiler, ReportsWhichThreadRan) {
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(200), 0);
-  os::pause(300 * kMillisecondNs);
-  std::thread([] { burn_b(1000 * kMillisecondNs); }).join();
+  std::atomic<bool> done{false};
+  std::thread burns([&done] {
+    while (!done) burn_b(10 * kMillisecondNs);
+  });
+  wait_until([] { return seen().ns(burn_b) > uint64_t{300} * kMillisecondNs; },
+             "samples of the thread");
+  done = true;
+  burns.join();
   ASSERT_EQ(stop(), 0);
-  EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecondNs);
 }
 
-// At once, although the helper thread has just gone to sleep for half a second. The best of several
-// attempts, since the machine has other load.
-TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
-  constexpr uint64_t kAtOnceNs = 200 * kMillisecondNs;
-  uint64_t best_ns = UINT64_MAX;
-  ASSERT_EQ(start(100), 0);  // a helper thread that is just starting would check at once
+// The helper thread sleeps for half a second or longer, so a start must wake it.
+TEST(CpuProfiler, AStartWakesTheHelperWhichFindsNewThreads) {
+  // The helper may have a wake-up that it has not seen yet; then a start sends no other.
+  CallWatch watch;
+  wait_until(
+      [&watch] {
+        watch.expect_by_this_thread(SYS_tgkill);
+        EXPECT_EQ(start(100), 0);
+        EXPECT_EQ(stop(), 0);
+        return watch.count() > 0;
+      },
+      "a start that signals the helper thread");
+  ASSERT_EQ(start(100), 0);
+  uint64_t before = seen().number_before(" had a timer");
+  Progress done;
+  std::thread quiet([&done] { done.wait_for(1); });
+  wait_until([before] { return seen().number_before(" had a timer") > before; },
+             "a timer of the new thread");
+  done.advance();
+  quiet.join();
   ASSERT_EQ(stop(), 0);
-  for (int tries = 0; tries < 20 && best_ns > kAtOnceNs; tries++) {
-    os::pause(100 * kMillisecondNs);
-    uint64_t began_ns = os::monotonic_ns();
-    ASSERT_EQ(start(100), 0);
-    uint64_t before = seen().number_before(" had a timer");
-    std::atomic<bool> done{false};
-    std::thread quiet([&done] {
-      while (!done) os::pause(kMillisecondNs);
-    });
-    EXPECT_TRUE(eventually([before] { return seen().number_before(" had a timer") > before; }));
-    best_ns = std::min(best_ns, os::monotonic_ns() - began_ns);
-    done = true;
-    quiet.join();
-    ASSERT_EQ(stop(), 0);
-  }
-  EXPECT_LE(best_ns, kAtOnceNs);
 }
 
 void by_the_program(int) {}
@@ -306,7 +299,7 @@ TEST(CpuProfiler, EndsWhenTheProgramTakesTheSignal) {
   burn_a(100 * kMillisecondNs);
   testing::internal::CaptureStderr();
   signal(SIGPROF, by_the_program);
-  EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
+  wait_until([] { return seemalloc_cpu_running(nullptr) == 0; }, "the end of the CPU profile");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "seemalloc: CPU profile ended: the program has set a handler of its own for SIGPROF\n");
   EXPECT_EQ(stop(), ESRCH);
@@ -318,7 +311,7 @@ TEST(CpuProfiler, EndsByItself) {
   CpuRequest request{100};
   request.max_duration_ns = 50 * kMillisecondNs;
   ASSERT_EQ(start_cpu_profile(request), CpuStartResult::kStarted);
-  EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
+  wait_until([] { return seemalloc_cpu_running(nullptr) == 0; }, "the end of the CPU profile");
   EXPECT_FALSE(seen().has_comment("ended early"));
 }
 
@@ -423,17 +416,16 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   int pipes[2];
   ASSERT_EQ(pipe(pipes), 0);
   std::thread writer([&] {
-    // The timers interrupt this thread, too.
-    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecondNs; os::monotonic_ns() < end;)
-      os::pause(10 * kMillisecondNs);
+    // The samples are of elapsed time: the timers interrupt both threads, which sleep.
+    uint64_t enough = uint64_t{400} * kMillisecondNs;
+    wait_until([enough] { return kSignalsComeLate || seen().all_ns() > enough; },
+               "samples of threads that sleep");
     EXPECT_EQ(write(pipes[1], "x", 1), 1);
   });
   char letter;
   EXPECT_EQ(read(pipes[0], &letter, 1), 1) << errno;
   writer.join();
   EXPECT_EQ(stop(), 0);
-  // Elapsed time: it slept all the while.
-  EXPECT_TRUE(kSignalsComeLate || seen().all_ns() > 100 * kMillisecondNs);
   close(pipes[0]);
   close(pipes[1]);
 }
@@ -442,6 +434,7 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
 // session.
 TEST(CpuProfiler, StartsAndStopsUnderLoad) {
   std::atomic<bool> done{false};
+  Progress made;
   std::vector<std::thread> makers;
   for (int i = 0; i < 3; i++) {
     makers.emplace_back([&] {
@@ -451,12 +444,13 @@ TEST(CpuProfiler, StartsAndStopsUnderLoad) {
           for (size_t n = 0; n < 2000; n++) blocks.push_back(sm_malloc(n % 500));
           for (void* block : blocks) sm_free(block);
         }).join();
+        made.advance();
       }
     });
   }
   for (int i = 0; i < 30; i++) {
     ASSERT_EQ(start(4000), 0);
-    os::pause(5 * kMillisecondNs);
+    made.wait_for_more();
     EXPECT_TRUE(i % 3 != 0 || !seen().comments.empty());
     ASSERT_EQ(stop(), 0);
   }

@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,8 +26,8 @@
 #include "core/api/malloc/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
-#include "core/os/kernel/clock.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/fault.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/profile/pprof/decoder_for_test.h"
 
 namespace seemalloc {
@@ -56,13 +59,23 @@ class FullPipe {
     rmdir(folder_.c_str());
   }
   std::string path() const { return folder_ + "/pipe"; }
-  void empty() {
+  // Reads until stop_reading() is called by another thread.
+  void read_all() {
     char page[65536];
-    while (read(fd_, page, sizeof(page)) > 0) {
+    while (!stop_) {
+      pollfd readable{fd_, POLLIN, 0};
+      poll(&readable, 1, -1);
+      while (read(fd_, page, sizeof(page)) > 0) {
+      }
     }
+  }
+  void stop_reading() {
+    stop_ = true;
+    EXPECT_EQ(::write(fd_, "", 1), 1);  // ends the poll
   }
 
  private:
+  std::atomic<bool> stop_{false};
   std::string folder_;
   int fd_ = -1;
 };
@@ -89,15 +102,21 @@ TEST(CpuRuns, TheEndWaitsForTheHelper) {
   ASSERT_TRUE(start_cpu_run());
   toggle();
   uint64_t before = dump_statistics().written;
-  std::thread helper(toggle);
-  os::pause(100 * kMillisecondNs);
-  std::thread reader([&] {
-    os::pause(300 * kMillisecondNs);
-    for (int i = 0; i < 100; i++, os::pause(10 * kMillisecondNs)) pipe.empty();
+  CallWatch watch;
+  std::thread helper([&] {
+    watch.expect_by_this_thread(SYS_ppoll);  // where it waits for the pipe's reader
+    toggle();
   });
+  watch.wait_for(1);
+  std::thread reader([&] {
+    watch.wait_for(2);
+    pipe.read_all();
+  });
+  watch.expect_by_this_thread(SYS_futex);  // where it waits for the helper
   end_cpu_run();
   EXPECT_EQ(dump_statistics().written, before + 1);
   helper.join();
+  pipe.stop_reading();
   reader.join();
 }
 
@@ -114,31 +133,48 @@ class BlockedWriter {
     toggle();
     EXPECT_TRUE(cpu_report().running);
   }
+  // Starts a thread and returns when it waits for the pipe's reader.
+  template <typename F>
+  std::thread start_writer(F writes) {
+    return start(SYS_ppoll, writes);
+  }
+  // Starts a thread and returns when it waits for the writer.
+  template <typename F>
+  std::thread start_waiter(F waits) {
+    return start(SYS_futex, waits);
+  }
   // Empties the pipe until the threads have finished.
   void drain_until_joined(std::thread& one, std::thread& other) {
-    std::atomic<bool> joined{false};
-    std::thread reader([&] {
-      for (; !joined; os::pause(kMillisecondNs)) pipe_.empty();
-    });
+    std::thread reader([&] { pipe_.read_all(); });
     one.join();
     other.join();
-    joined = true;
+    pipe_.stop_reading();
     reader.join();
   }
 
  private:
+  template <typename F>
+  std::thread start(long call, F body) {
+    std::thread thread([this, call, body] {
+      watch_.expect_by_this_thread(call);
+      body();
+    });
+    watch_.wait_for(++started_);
+    return thread;
+  }
   FullPipe pipe_;
   OptionForTest file_, signal_;
+  CallWatch watch_;
+  int started_ = 0;
 };
 
 // If stop did not wait for a flush in progress, the flush's older file would replace the complete
 // one.
 TEST(CpuRuns, StopWaitsForAFlush) {
   BlockedWriter run;
-  std::thread flush([] { EXPECT_TRUE(flush_cpu_run()); });
-  os::pause(200 * kMillisecondNs);
-  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
-  os::pause(200 * kMillisecondNs);
+  std::thread flush = run.start_writer([] { EXPECT_TRUE(flush_cpu_run()); });
+  std::thread stop = run.start_waiter([] { EXPECT_TRUE(stop_cpu_run()); });
+  EXPECT_TRUE(cpu_run_is_running());
   EXPECT_TRUE(cpu_report().running);
   run.drain_until_joined(flush, stop);
   EXPECT_FALSE(cpu_report().running);
@@ -149,10 +185,8 @@ TEST(CpuRuns, StopWaitsForAFlush) {
 // written as the previous one.
 TEST(CpuRuns, SignalStartsNoneBeforeTheLastIsWritten) {
   BlockedWriter run;
-  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
-  os::pause(200 * kMillisecondNs);
-  std::thread helper(toggle);
-  os::pause(200 * kMillisecondNs);
+  std::thread stop = run.start_writer([] { EXPECT_TRUE(stop_cpu_run()); });
+  std::thread helper = run.start_waiter(toggle);
   EXPECT_FALSE(cpu_report().running);
   run.drain_until_joined(stop, helper);
   EXPECT_TRUE(cpu_report().running);
@@ -163,9 +197,15 @@ TEST(CpuRuns, SignalStartsNoneBeforeTheLastIsWritten) {
 
 namespace fs = std::filesystem;
 
-// Uses this much CPU time.
+uint64_t real_cpu_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// Uses this much CPU time, while the test clock stands still.
 void burn(uint64_t ns) {
-  for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
+  for (uint64_t end = real_cpu_ns() + ns; real_cpu_ns() < end;) {
     for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
   }
 }
@@ -175,9 +215,10 @@ void allocate_repeatedly() {
   for (int i = 0; i < 200; i++) sm_free(sm_malloc(100000));
 }
 
-// Lives longer than the grace period after which the profile of a forked child continues.
+// Lives longer, by the test clock, than the grace period after which the profile of a forked child
+// continues.
 void outlive_grace_period() {
-  os::pause(150 * kMillisecondNs);
+  os::advance_test_clock(150 * kMillisecondNs);
   allocate_repeatedly();
 }
 
@@ -214,6 +255,7 @@ class Forked : public testing::Test {
 // status is 0, else 0.
 template <typename F>
 pid_t in_child(F what) {
+  os::advance_test_clock(0);  // a child on a busy machine must not seem to have stayed
   pid_t child = fork();
   if (child == 0) {
     bool good = what();
@@ -302,8 +344,7 @@ TEST_F(Forked, RunStartedBySignalIsNotContinued) {
     if (cpu_report().running) return false;
     raise(SIGUSR2);
     // The child's helper thread follows it.
-    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecondNs);
-    return cpu_report().running;
+    return wait_until([] { return cpu_report().running; }, "the helper thread starts a profile");
   });
   EXPECT_EQ(files(), std::set<std::string>{"p_" + std::to_string(child)});
   EXPECT_TRUE(stop_cpu_run());

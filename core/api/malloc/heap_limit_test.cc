@@ -23,7 +23,7 @@
 #include "core/heap/maintenance/purge_all.h"
 #include "core/heap/thread/large_cache.h"
 #include "core/heap/thread/size_class.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/os/runtime/lock.h"
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/purge.h"
@@ -169,10 +169,9 @@ TEST(HeapLimitAtRunTime, KeepsAddressesAndUnhelpfulMemory) {
 
 // Threads that wait, each with an empty span of each class for its next refill.
 TEST(HeapLimitAtRunTime, EmptySpansOfOtherThreadsAreReleased) {
-  constexpr int kThreads = 4;
+  constexpr int kThreads = 12;  // of each at least 300 KiB are released, mostly more
   used_bytes();
-  std::atomic<int> ready{0};
-  std::atomic<bool> done{false};
+  Progress ready, done;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&] {
@@ -180,11 +179,11 @@ TEST(HeapLimitAtRunTime, EmptySpansOfOtherThreadsAreReleased) {
         std::vector<void*> blocks = fill(heap::kClasses[c].bytes, 256 * KiB);
         free_all(blocks);
       }
-      ready++;
-      while (!done) os::pause(kMillisecondNs);
+      ready.advance();
+      done.wait_for(1);
     });
   }
-  while (ready != kThreads) os::pause(kMillisecondNs);
+  ready.wait_for(kThreads);
   pages::purge_all();
   size_t kept = pages::memory_account.total_bytes();
   {
@@ -193,7 +192,7 @@ TEST(HeapLimitAtRunTime, EmptySpansOfOtherThreadsAreReleased) {
     EXPECT_NE(p, nullptr) << "of " << kept;
     sm_free(p);
   }
-  done = true;
+  done.advance();
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -284,10 +283,12 @@ TEST(Pressure, StallReportReturnsEverything) {
   EXPECT_EQ(heap::pressure_statistics().times, times);
   // The helper thread may be checking at the same time; and after expensive rounds the next one is
   // delayed.
-  for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
-    heap::check_pressure_by_helper(heap::pressure_statistics().times == times);
-    os::pause(kMillisecondNs);
-  }
+  wait_until(
+      [&] {
+        heap::check_pressure_by_helper(heap::pressure_statistics().times == times);
+        return heap::pressure_statistics().purged_bytes >= bytes + 8 * MiB;
+      },
+      "the cached memory is returned");
   EXPECT_GT(heap::pressure_statistics().times, times);
   EXPECT_GE(heap::pressure_statistics().purged_bytes, bytes + 8 * MiB);
 }
@@ -309,8 +310,12 @@ TEST(Limits, GrowthWaitsForARunningCheck) {
     {
       std::optional<heap::PressureCheckLock> turn;
       take(turn);
-      grows = std::thread([] { heap::check_memory_pressure(0); });
-      os::pause(30 * kMillisecondNs);
+      CallWatch watch;
+      grows = std::thread([&watch] {
+        watch.expect_by_this_thread(SYS_futex);
+        heap::check_memory_pressure(0);
+      });
+      watch.wait_for(1);
     }
     grows.join();
     looked = pages::memory_account.next_pressure_check() != 0;
@@ -364,21 +369,22 @@ TEST(Limits, ShrunkHeapIsCheckedEarlierAgain) {
   // The helper thread may be checking, because an earlier test has changed an option: its next
   // threshold is stored at its end.
   size_t agreed = 0;
-  for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
-    if (i != 0) os::pause(kMillisecondNs);
-    heap::check_memory_pressure(0);
-    agreed = pages::memory_account.next_pressure_check();
-  }
-  ASSERT_GE(agreed, 64 * MiB);
+  ASSERT_TRUE(wait_until(
+      [&] {
+        heap::check_memory_pressure(0);
+        agreed = pages::memory_account.next_pressure_check();
+        return agreed >= 64 * MiB;
+      },
+      "the next check is agreed on"));
   sm_free(p);
   used_bytes();
   // The helper thread may be checking, or have checked before all memory was returned.
-  for (int i = 0; i < 10'000 && pages::memory_account.next_pressure_check() > agreed - 32 * MiB;
-       i++) {
-    heap::check_pressure_by_helper(false);
-    os::pause(kMillisecondNs);
-  }
-  EXPECT_LE(pages::memory_account.next_pressure_check(), agreed - 32 * MiB);
+  wait_until(
+      [&] {
+        heap::check_pressure_by_helper(false);
+        return pages::memory_account.next_pressure_check() <= agreed - 32 * MiB;
+      },
+      "an earlier check");
   EXPECT_GE(pages::memory_account.next_pressure_check(),
             pages::MemoryAccount::kFirstPressureCheckBytes);
 }

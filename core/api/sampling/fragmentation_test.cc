@@ -30,7 +30,6 @@
 #include "core/heap/spans/homes.h"
 #include "core/heap/thread/size_class.h"
 #include "core/os/kernel/fault.h"
-#include "core/os/kernel/wait.h"
 #include "core/pages/span/page_map.h"
 #include "core/profile/pprof/decoder_for_test.h"
 #include "core/profile/sampling/sampler.h"
@@ -247,7 +246,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
     Blocks blocks;
     spike(96, 200000, 700)(random, blocks);
     for (int i = 0; i < 30; i++) {  // ticks: more than two delays
-      os::pause(5 * kMillisecondNs);
+      os::advance_test_clock(5 * kMillisecondNs);
       heap::purge_all();
     }
     Charged charged = measure(blocks, 2 * KiB);

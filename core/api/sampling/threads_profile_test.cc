@@ -21,7 +21,7 @@
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/records.h"
 #include "core/profile/pprof/decoder_for_test.h"
@@ -71,17 +71,17 @@ class ThreadsProfile : public testing::Test {
 TEST_F(ThreadsProfile, AttributesBytesToThreads) {
   std::map<std::string, Held> before = held();
   std::vector<void*> blocks;
-  std::atomic<int> step{0};
+  Progress step;
   std::string tid;
   std::thread worker([&] {
     for (int i = 0; i < 100; i++) blocks.push_back(sm_malloc(1000));
     call_myself("named late");
     tid = std::to_string(gettid());
-    step = 1;
-    while (step != 2) os::pause(kMillisecondNs);
+    step.advance();
+    step.wait_for(2);
     call_myself("at the end");
   });
-  while (step != 1) os::pause(kMillisecondNs);
+  step.wait_for(1);
   void* own = sm_malloc(5000);
   std::map<std::string, Held> now = held();
   EXPECT_EQ(now["named late"].objects, 100);
@@ -89,7 +89,7 @@ TEST_F(ThreadsProfile, AttributesBytesToThreads) {
   EXPECT_EQ(now["named late"].tid, tid);
   EXPECT_EQ(now["main"].objects - before["main"].objects, 1);
   EXPECT_EQ(now["main"].tid, std::to_string(gettid()));
-  step = 2;
+  step.advance();
   worker.join();
   now = held();
   EXPECT_EQ(now["at the end"].objects, 100) << "of a thread that has ended";
@@ -194,16 +194,16 @@ TEST_F(ThreadsProfile, ForkedChildKnowsThreadsOfParent) {
   GTEST_SKIP() << "the sanitizer allows no threads after a fork";
 #endif
   void* others = nullptr;
-  std::atomic<bool> stop{false}, ready{false};
+  Progress ready, stop;
   std::string tid;
   std::thread worker([&] {
     call_myself("stays behind");
     others = sm_malloc(100);
     tid = std::to_string(gettid());
-    ready = true;
-    while (!stop) os::pause(kMillisecondNs);
+    ready.advance();
+    stop.wait_for(1);
   });
-  while (!ready) os::pause(kMillisecondNs);
+  ready.wait_for(1);
   void* own = sm_malloc(200);
   pid_t child = fork();
   if (child == 0) {
@@ -225,7 +225,7 @@ TEST_F(ThreadsProfile, ForkedChildKnowsThreadsOfParent) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  stop = true;
+  stop.advance();
   worker.join();
   sm_free(own);
   sm_free(others);

@@ -18,7 +18,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/files.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/os/process/socket.h"
 #include "core/pages/page_heap/page_heap.h"
 
@@ -102,10 +102,12 @@ TEST(StallWatch, AReportEndsTheWaitAndIsTakenOnce) {
   EXPECT_FALSE(stalls.take_report()) << "once";
   EXPECT_GE(wait(stalls, kShortNs), kShortNs * 3 / 4);
   EXPECT_FALSE(stalls.take_report());
+  CallWatch watch;
   std::thread other([&] {
-    os::pause(kShortNs);
+    watch.wait_for(1);
     report.stall();
   });
+  watch.expect_by_this_thread(SYS_ppoll);
   EXPECT_LT(wait(stalls, kLongNs), kLongNs / 2) << "while it waits";
   other.join();
   EXPECT_TRUE(stalls.take_report());

@@ -15,7 +15,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 
 namespace seemalloc {
 namespace {
@@ -56,10 +56,12 @@ TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
   wake_up.wake(os::process_id(), me);
   EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2);
   EXPECT_GE(wait(wake_up, 20 * kMillisecondNs), 15 * kMillisecondNs) << "once";
+  CallWatch watch;
   std::thread other([&] {
-    os::pause(20 * kMillisecondNs);
+    watch.wait_for(1);
     wake_up.wake(os::process_id(), me);
   });
+  watch.expect_by_this_thread(SYS_ppoll);
   EXPECT_LT(wait(wake_up, kLongNs), kLongNs / 2);
   other.join();
 }

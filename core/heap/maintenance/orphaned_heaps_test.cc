@@ -25,7 +25,7 @@
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/os/process/threads.h"
 #include "core/pages/span/page_map.h"
 
@@ -108,7 +108,7 @@ Blocks vanished() {
   EXPECT_EQ(pthread_create(&thread, nullptr, live_and_vanish, &all), 0);
   EXPECT_EQ(pthread_join(thread, nullptr), 0);
   // The kernel may still show it for a moment.
-  while (os::is_thread(vanished_id)) os::pause(kMillisecondNs);
+  wait_until([] { return !os::is_thread(vanished_id); }, "the end of the thread");
   return all;
 }
 // From here on no tick is due in any thread until time passes. This thread has the oldest heap: if
@@ -159,18 +159,17 @@ TEST(LostThreads, OfManyAllAreFoundInTurn) {
   purge_all();
   constexpr int kLiving = 300;
   unsigned heaps = active_heaps();
-  std::atomic<int> ready{0};
-  std::atomic<bool> done{false};
+  Progress ready, done;
   std::vector<std::thread> living;
   Blocks all = vanished();  // behind all others
   for (int i = 0; i < kLiving; i++) {
     living.emplace_back([&] {
       sm_free(sm_malloc(kBytes));
-      ready++;
-      while (!done) os::pause(kMillisecondNs);
+      ready.advance();
+      done.wait_for(1);
     });
   }
-  while (ready != kLiving) os::pause(kMillisecondNs);
+  ready.wait_for(kLiving);
   EXPECT_FALSE(is_unowned(all.back()));
   for (int i = 0; i < 400 && !is_unowned(all.back()); i++) {
     os::advance_test_clock(50 * kMillisecondNs);
@@ -178,7 +177,7 @@ TEST(LostThreads, OfManyAllAreFoundInTurn) {
   }
   EXPECT_TRUE(is_unowned(all.back()));
   EXPECT_EQ(active_heaps(), heaps + kLiving) << "living threads keep their heaps";
-  done = true;
+  done.advance();
   for (std::thread& thread : living) thread.join();
   free_all(all);
 }
@@ -210,14 +209,14 @@ TEST(LostThreads, WhereThatIsNotCertainTheyKeepIt) {
 TEST(LostThreads, AForkedChildIsSound) {
   tick_once();
   Blocks all = vanished();
-  std::atomic<bool> ready{false}, done{false};
+  Progress ready, done;
   Blocks others;
   std::thread living([&] {  // most often in the memory of the lost one
     for (size_t i = 0; i < kBlocks; i++) others.push_back(sm_malloc(kBytes));
-    ready = true;
-    while (!done) os::pause(kMillisecondNs);
+    ready.advance();
+    done.wait_for(1);
   });
-  while (!ready) os::pause(kMillisecondNs);
+  ready.wait_for(1);
   pid_t child = fork();
   if (child == 0) {
     bool sound = for_each_live_block([](void*, void*, size_t) {}, nullptr);
@@ -231,7 +230,7 @@ TEST(LostThreads, AForkedChildIsSound) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  done = true;
+  done.advance();
   living.join();
   free_all(all);
   free_all(others);

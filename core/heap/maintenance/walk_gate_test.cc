@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/os/kernel/waits_for_test.h"
+
 namespace seemalloc::heap {
 namespace {
 
@@ -75,11 +77,10 @@ TEST(WalkGate, WaitForLostWorkerIsBounded) {
 // The child has the state of its own thread, and not that of the others.
 TEST(WalkGate, AChildHasItsOwnOnly) {
   WalkGate gate;
-  std::atomic<int> in{0};
-  std::atomic<bool> done{false};
+  Progress in, done;
   auto stay = [&] {
-    in++;
-    while (!done) os::pause(kMillisecondNs);
+    in.advance();
+    done.wait_for(1);
   };
   auto exit_of_child = [&gate](auto works) {
     pid_t child = fork();
@@ -96,7 +97,7 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
     stay();
     gate.leave();
   });
-  while (in != 1) os::pause(kMillisecondNs);
+  in.wait_for(1);
   EXPECT_EQ(exit_of_child([&] { return gate.begin_walk(); }), 0);
   ASSERT_TRUE(gate.enter());
   EXPECT_EQ(exit_of_child([&] {
@@ -112,9 +113,9 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
     stay();
     gate.end_walk();
   });
-  while (in != 2) os::pause(kMillisecondNs);
+  in.wait_for(2);
   EXPECT_EQ(exit_of_child([&] { return gate.enter(); }), 0);
-  done = true;
+  done.advance();
   worker.join();
   walker.join();
 }

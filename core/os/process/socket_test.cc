@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,7 +19,6 @@
 
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
-#include "core/os/kernel/wait.h"
 
 namespace seemalloc::os {
 namespace {
@@ -101,6 +100,17 @@ class NamedPipe {
   int reader_ = -1;
 };
 
+// Each wait for the reader takes a second of the test clock, and then the reader, if there is one,
+// reads a page.
+int drip_reader;
+long pass_time_in_poll(long number) {
+  if (number != SYS_ppoll) return 0;
+  advance_test_clock(kSecondNs);
+  char page[4096];
+  if (drip_reader >= 0) EXPECT_GT(read(drip_reader, page, sizeof(page)), 0);
+  return -EINTR;
+}
+
 TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
   NamedPipe pipe;
   std::string long_text(1 << 20, 'x');
@@ -108,25 +118,15 @@ TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
       << "no reader has opened it";
   int reader = pipe.open_reader();
   EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), 0);
-  advance_test_clock(kSecondNs);
-  std::atomic<bool> done{false};
-  std::thread time([&] {
-    for (; !done; pause(kMillisecondNs)) advance_test_clock(100 * kMillisecondNs);
-  });
+  drip_reader = -1;
+  fault_hook = pass_time_in_poll;
   EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()),
             -ETIMEDOUT);
   // A reader that reads a little again and again is not waited for without limit either.
-  std::thread drip([&] {
-    char page[4096];
-    for (; !done; pause(20 * kMillisecondNs)) {
-      if (read(reader, page, sizeof(page)) < 0) continue;
-    }
-  });
+  drip_reader = reader;
   std::string longer(64 << 20, 'x');
   EXPECT_EQ(write_special_file(pipe.path().c_str(), longer.data(), longer.size()), -ETIMEDOUT);
-  done = true;
-  time.join();
-  drip.join();
+  fault_hook = nullptr;
 }
 
 TEST(SpecialFiles, AStrangersPipeGetsNothing) {
@@ -155,8 +155,8 @@ TEST(SpecialFiles, ClosedReaderRaisesNoSignal) {
     NamedPipe pipe;
     int reader = pipe.open_reader();
     std::thread closes([&] {
-      char page[4096];
-      while (read(reader, page, sizeof(page)) <= 0) pause(kMillisecondNs);
+      pollfd readable{reader, POLLIN, 0};
+      EXPECT_EQ(poll(&readable, 1, -1), 1);
       pipe.close_reader();
     });
     std::string text(1 << 20, 'x');

@@ -1,6 +1,7 @@
 #include "core/os/process/threads.h"
 
 #include <gtest/gtest.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,7 +16,7 @@
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 
 namespace seemalloc::os {
 namespace {
@@ -31,25 +32,39 @@ std::set<int> threads() {
 // A thread that waits, spins or ends, as commanded.
 class Spinner {
  public:
-  Spinner() : thread_([this] { run(); }) {
-    while (id == 0) pause(kMillisecondNs);
+  Spinner() {
+    sem_init(&commanded_, 0, 0);
+    thread_ = std::thread([this] { run(); });
+    ready_.wait_for(1);
   }
-  ~Spinner() { end(); }
+  ~Spinner() {
+    end();
+    sem_destroy(&commanded_);
+  }
   void end() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
+    if (!thread_.joinable()) return;
+    command(kEnd);
+    thread_.join();
   }
-  void spin() { spinning_ = true; }
+  void spin() { command(kSpin); }
   std::atomic<int> id{0};
 
  private:
   void run() {
     id = thread_id();
-    while (!stop_) {
-      if (!spinning_) pause(kMillisecondNs);
-    }
+    ready_.advance();
+    // The thread sanitizer delivers signals during this call, but not during an atomic's wait.
+    while (command_ == kWait) sem_wait(&commanded_);
+    while (command_ == kSpin) continue;
   }
-  std::atomic<bool> stop_{false}, spinning_{false};
+  enum Command { kWait, kSpin, kEnd };
+  void command(Command next) {
+    command_ = next;
+    sem_post(&commanded_);
+  }
+  std::atomic<Command> command_{kWait};
+  sem_t commanded_;
+  Progress ready_;
   std::thread thread_;
 };
 
@@ -73,8 +88,8 @@ TEST(Threads, HaveNames) {
   prctl(PR_SET_NAME, before);
   int gone = other.id;
   other.end();
-  for (int i = 0; i < 1000 && is_thread(gone); i++) pause(kMillisecondNs);
-  EXPECT_FALSE(is_thread(gone));
+  // Join may return before the thread is gone.
+  wait_until([gone] { return !is_thread(gone); }, "the end of the thread");
   EXPECT_FALSE(read_thread_name(gone, name));
   EXPECT_FALSE(is_thread(1)) << "of another process";
 }
@@ -88,8 +103,7 @@ TEST(Threads, ListsThoseOfThisProcess) {
     EXPECT_TRUE(threads().contains(gone));
   }
   // Join may return before the thread is gone.
-  for (int i = 0; i < 1000 && threads().contains(gone); i++) pause(kMillisecondNs);
-  EXPECT_FALSE(threads().contains(gone));
+  wait_until([gone] { return !threads().contains(gone); }, "the end of the thread");
 }
 
 TEST(Threads, ReportsFailure) {
@@ -128,16 +142,14 @@ TEST(ThreadTimer, InterruptsItsThreadWhileItRuns) {
   EXPECT_FALSE(is_timer_set(timer));
   ASSERT_TRUE(set_timer(timer, 10 * kMillisecondNs, 10 * kMillisecondNs));
   EXPECT_TRUE(is_timer_set(timer));
-  pause(50 * kMillisecondNs);
-  EXPECT_LE(signals, 1) << "it sleeps";
+  for (uint64_t end = thread_cpu_ns() + 50 * kMillisecondNs; thread_cpu_ns() < end;) continue;
+  EXPECT_LE(signals, 1) << "it sleeps, only this thread runs";
   other.spin();
-  for (int i = 0; i < 20000 && signals < 5; i++) pause(kMillisecondNs);
-  EXPECT_GE(signals, 5);
+  wait_until([] { return signals >= 5; }, "five signals of the CPU timer");
   EXPECT_EQ(elsewhere, 0);
   EXPECT_EQ(carried, &token);
   other.end();
-  for (int i = 0; i < 1000 && is_timer_set(timer); i++) pause(kMillisecondNs);
-  EXPECT_FALSE(is_timer_set(timer)) << "its thread has ended";
+  wait_until([timer] { return !is_timer_set(timer); }, "the timer ends with its thread");
   delete_timer(timer);
 }
 
@@ -149,9 +161,8 @@ TEST(ThreadTimer, OfTheWallInterruptsASleeper) {
   int timer = make_thread_timer(other.id, ThreadClock::kWall, SIGUSR1, nullptr);
   ASSERT_GE(timer, 0);
   ASSERT_TRUE(set_timer(timer, kMillisecondNs, kMillisecondNs));
-  for (int i = 0; i < 10000 && signals < 5; i++) pause(kMillisecondNs);
+  wait_until([] { return signals >= 5; }, "five signals of the wall timer");
   delete_timer(timer);
-  EXPECT_GE(signals, 5);
   EXPECT_EQ(elsewhere, 0);
 }
 

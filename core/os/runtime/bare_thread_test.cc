@@ -13,6 +13,7 @@
 #include "core/os/kernel/ids.h"
 #include "core/os/kernel/signal_mask.h"
 #include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/os/process/threads.h"
 
 namespace seemalloc::os {
@@ -99,7 +100,7 @@ TEST(BareThread, HasTheRequestedStack) {
 }
 
 int wait_for_word() {
-  while (go_on == 0) pause(kMillisecondNs);
+  while (go_on == 0) futex_wait(&go_on, 0);
   return 0;
 }
 TEST(BareThread, IsAThreadOfTheProcessUntilItEnds) {
@@ -107,13 +108,14 @@ TEST(BareThread, IsAThreadOfTheProcessUntilItEnds) {
   go_on = 0;
   unsigned before = thread_count();
   ASSERT_TRUE(thread.start(wait_for_word, kStackBytes));
-  while (thread.id() <= 0) pause(kMillisecondNs);
+  ASSERT_TRUE(wait_until([&] { return thread.id() > 0; }, "the thread's id"));
   int id = thread.id();
   EXPECT_TRUE(is_thread(id));
   EXPECT_EQ(thread_count(), before + 1);
   thread.wait_for_end(20 * kMillisecondNs);
   EXPECT_EQ(thread.id(), id) << "it has not ended";
   go_on = 1;
+  futex_wake(&go_on, INT_MAX);
   thread.wait_for_end(kLongNs);
   EXPECT_EQ(thread.id(), 0);
   EXPECT_FALSE(is_thread(id));
@@ -189,6 +191,7 @@ TEST(BareThread, IsForgottenInTheChildOfFork) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   go_on = 1;
+  futex_wake(&go_on, INT_MAX);
   thread.wait_for_end(kLongNs);
   EXPECT_EQ(thread.id(), 0);
 }

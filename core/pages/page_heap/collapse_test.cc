@@ -19,7 +19,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/os/process/huge_page_setting.h"
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/purge.h"
@@ -600,6 +600,7 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
   SCOPED_TRACE(seed);
   uint64_t before = collapses();
   std::atomic<bool> done{false};
+  Progress operations;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; t++) {
     threads.emplace_back([&, t] {
@@ -607,7 +608,7 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
       // A few regions' worth. Most of it stays allocated, so that the regions are dense.
       std::vector<std::pair<Span*, unsigned>> mine(64);
       for (auto& [span, fill_seed] : mine) fill(span = take(12, t), fill_seed = random());
-      while (!done) {
+      for (; !done; operations.advance()) {
         auto& [span, fill_seed] = mine[random() % (random() % 8 == 0 ? mine.size() : 4)];
         ASSERT_TRUE(holds(span, fill_seed));
         if (random() % 2 == 0) {
@@ -625,10 +626,10 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
     });
   }
   // Long rounds: each sees the state that the one before left.
-  for (uint64_t end = os::monotonic_ns() + 3 * kSecondNs; os::monotonic_ns() < end;) {
+  for (int i = 0; i < 300; i++) {
     clock_ns += 5000 * kSecondNs;
     pass_rounds(1, 5000 * kSecondNs);
-    os::pause(kMillisecondNs);
+    operations.wait_for_more(100);
   }
   done = true;
   for (std::thread& thread : threads) thread.join();

@@ -18,7 +18,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/page_heap/purge.h"
 #include "core/pages/policy/huge_page_pacing.h"
@@ -285,9 +285,7 @@ long fork_at_residency_query(long number) {
   os::fault_hook = nullptr;
   lock_for_fork();
   int child = -1;
-  // The machine may be at its process limit.
-  for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++)
-    os::pause(50 * kMillisecondNs);
+  wait_until([&child] { return (child = fork()) != -1; }, "fewer processes than the limit");
   unlock_after_fork(child == 0);
   if (child == 0) {
     bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes &&

@@ -18,7 +18,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/page_heap/page_heap.h"
 #include "core/pages/page_heap/sweep.h"
@@ -571,12 +571,13 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
   unsigned seed = seed_for_test();
   SCOPED_TRACE(seed);
   std::atomic<bool> done{false};
+  Progress operations;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; t++) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
       std::vector<Span*> mine(50);
-      while (!done) {
+      for (; !done; operations.advance()) {
         Span*& span = mine[random() % mine.size()];
         if (span != nullptr) {
           for (size_t i = 0; i < span->bytes; i += 512)
@@ -606,7 +607,7 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
     choose(Id::purge, {"balanced", "eager", "never"});
     choose(Id::purge_delay, {"0", "1", "7", "1000"});
     choose(Id::purge_free, {"0", "1"});
-    os::pause(kStepNs);  // time for the threads
+    operations.wait_for_more(50);
     advance_test_clock(kStepNs);
   }
   done = true;

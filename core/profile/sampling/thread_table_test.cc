@@ -20,7 +20,7 @@
 #include "core/base/units.h"
 #include "core/os/kernel/fault.h"
 #include "core/os/kernel/ids.h"
-#include "core/os/kernel/wait.h"
+#include "core/os/kernel/waits_for_test.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -38,23 +38,23 @@ TEST(ThreadTable, KeepsTheLastName) {
   auto names = make_names();
   char before[os::kThreadNameBytes];
   ASSERT_TRUE(os::own_thread_name(before));
-  std::atomic<int> step{0};
+  Progress step;
   uint32_t number = 0, id = 0;
   std::thread worker([&] {
     id = static_cast<uint32_t>(os::thread_id());
     prctl(PR_SET_NAME, "first");
     number = add(*names, id, "first");
     prctl(PR_SET_NAME, "second");
-    step = 1;
-    while (step != 2) os::pause(1000000);
+    step.advance();
+    step.wait_for(2);
     prctl(PR_SET_NAME, "third");
     names->thread_exits(number);
   });
-  while (step != 1) os::pause(1000000);
+  step.wait_for(1);
   EXPECT_STREQ(names->get(number).name, "first");
   names->refresh();
   EXPECT_STREQ(names->get(number).name, "second");
-  step = 2;
+  step.advance();
   worker.join();
   names->refresh();
   EXPECT_STREQ(names->get(number).name, "third");
@@ -135,15 +135,16 @@ TEST(ThreadTable, KeepsThreadsThatMayHaveSamples) {
     before = add(*names, static_cast<uint32_t>(os::thread_id()), "before");
     names->thread_exits(before);
   }).join();
-  std::atomic<bool> done{false};
-  std::atomic<uint32_t> late{0};
+  Progress step;
+  uint32_t late = 0;
   std::thread other([&] {
     late = add(*names, static_cast<uint32_t>(os::thread_id()), "late");
-    while (!done) os::pause(1000000);
+    step.advance();
+    step.wait_for(2);
   });
-  while (late == 0) os::pause(1000000);
+  step.wait_for(1);
   ASSERT_TRUE(names->begin_recycling());
-  done = true;
+  step.advance();
   other.join();
   names->mark_exited(late);
   names->recycle(ThreadTable::SlotSet{});
