@@ -17,7 +17,7 @@
 #include "core/os/runtime/lock.h"
 #include "core/pages/page_heap/page_heap.h"
 
-namespace seemalloc::heap {
+namespace seemalloc::heap::hole_search {
 
 // ---- pages of a span ----
 
@@ -188,4 +188,4 @@ uint32_t make_holes(S* span, L& lock) {
   return pages;
 }
 
-}  // namespace seemalloc::heap
+}  // namespace seemalloc::heap::hole_search

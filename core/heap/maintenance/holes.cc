@@ -116,7 +116,7 @@ void purge_detached(Span* span, L& lock, Pass& pass) {
   DCHECK(span->state == SpanState::kDetached &&
          detached_span.load(std::memory_order_relaxed) == span);
   DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
-  uint32_t pages = make_holes(span, lock);
+  uint32_t pages = hole_search::make_holes(span, lock);
   if (pages == 0) return;
   size_t bytes = purge_pages(span, pages, &pass.refused);
   pass.bytes += bytes;

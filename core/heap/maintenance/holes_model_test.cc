@@ -45,7 +45,9 @@ bool is_on_huge_page(const ModelSpan*) { return false; }
 
 // The steps as they ship. Variants replace some of them.
 struct AsShipped {
-  static uint32_t search(ModelSpan* span, ModelLock& lock) { return make_holes(span, lock); }
+  static uint32_t search(ModelSpan* span, ModelLock& lock) {
+    return hole_search::make_holes(span, lock);
+  }
   static bool may_allocate(bool detached) { return !detached; }
 };
 
@@ -109,7 +111,7 @@ class World {
     ModelBlock* next = nullptr;
     for (ModelBlock* block = load_own(span_.local_free); block != nullptr; block = next, listed++) {
       next = block->next;
-      take(number_of(&span_, block));
+      take(hole_search::number_of(&span_, block));
     }
     Model::current().check(listed == span_.free_blocks(), "the list is not what was counted");
     span_.local_free.store(nullptr, std::memory_order_relaxed);
@@ -166,7 +168,7 @@ TEST(HolesModel, ASpanThatIsNotDetachedIsPurgedInUse) {
 // Changes nothing, unless the owner has pushed a block in front meanwhile.
 struct ReplacesTheFirstBlock : AsShipped {
   static uint32_t search(ModelSpan* span, ModelLock& lock) {
-    auto list = read_free_list(span, lock);
+    auto list = hole_search::read_free_list(span, lock);
     LockGuard guard(lock);
     store_release(span->local_free, list.first);
     return 0;
@@ -178,12 +180,12 @@ TEST(HolesModel, ReplacingFirstBlockLosesOwnerFrees) {
 
 struct WritesTheCountdown : AsShipped {
   static uint32_t search(ModelSpan* span, ModelLock& lock) {
-    auto list = read_free_list(span, lock);
-    uint32_t pages = find_holes(span, list);
+    auto list = hole_search::read_free_list(span, lock);
+    uint32_t pages = hole_search::find_holes(span, list);
     if (pages == 0) return 0;
     LockGuard guard(lock);
     uint32_t bias = load_own(span->bias), before = span->hole_blocks();
-    unlink_blocks(span, list, pages);
+    hole_search::unlink_blocks(span, list, pages);
     store_relaxed(span->bias, bias);
     store_relaxed(span->countdown, load_own(span->countdown) + span->hole_blocks() - before);
     return pages;
@@ -195,7 +197,7 @@ TEST(HolesModel, CountdownWrittenByAnotherThreadIsDetected) {
 
 struct PurgesPagesWithLiveBlocks : AsShipped {
   static uint32_t search(ModelSpan* span, ModelLock& lock) {
-    return make_holes(span, lock) != 0 ? 0b111 : 0;
+    return hole_search::make_holes(span, lock) != 0 ? 0b111 : 0;
   }
 };
 TEST(HolesModel, APageWithALiveBlockIsNoHole) {
