@@ -75,7 +75,7 @@ func TestStatOfARun(t *testing.T) {
 	}
 	for _, want := range []string{
 		`^caller: exit status 3 after \d+\.\d\d s; CPU `,
-		fmt.Sprintf(`\nmadvise:dontneed +asked +%d +3\.1\d MiB +0 `, holes),
+		fmt.Sprintf(`\nmadvise:dontneed +requested +%d +3\.1\d MiB +0 `, holes),
 		`\nmmap +huge +2 +300\.\d MiB `, `\nmunmap +decay +1 +100\.\d MiB `,
 		`\nall +\d+ `, `\nPage faults: `, `\nRefaults: `, `\nThreads: 1 heaps, `,
 	} {
@@ -108,7 +108,7 @@ func TestStatOfAShell(t *testing.T) {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
 	// The shell itself provides statistics only if it lives long enough to be queried.
-	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +asked +%d `, 2*holes)).MatchString(summary) || !regexp.MustCompile(` of [23] processes `).MatchString(summary) {
+	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +requested +%d `, 2*holes)).MatchString(summary) || !regexp.MustCompile(` of [23] processes `).MatchString(summary) {
 		t.Errorf("not both in\n%s", summary)
 	}
 }
@@ -120,7 +120,7 @@ func TestStatOfARunThatForks(t *testing.T) {
 	if status != 0 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
-	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +asked +%d `, holes)).MatchString(summary) || !strings.Contains(summary, " of 4 processes ") {
+	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +requested +%d `, holes)).MatchString(summary) || !strings.Contains(summary, " of 4 processes ") {
 		t.Errorf("not once in\n%s", summary)
 	}
 }

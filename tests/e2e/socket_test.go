@@ -266,11 +266,11 @@ func TestSocketElsewhere(t *testing.T) {
 				var stats struct {
 					Socket struct {
 						Path    string
-						Refused []struct{ Folder, Why string }
+						Refused []struct{ Directory, Reason string }
 					}
 				}
 				parse(t, tool(t, "stats", p.pid, "--json"), &stats)
-				if s := stats.Socket; s.Path != test.place+"/"+p.pid+".sock" || len(s.Refused) == 0 || s.Refused[0].Why != test.why || s.Refused[0].Folder != folder {
+				if s := stats.Socket; s.Path != test.place+"/"+p.pid+".sock" || len(s.Refused) == 0 || s.Refused[0].Reason != test.why || s.Refused[0].Directory != folder {
 					t.Errorf("%+v", s)
 				}
 				if text := tool(t, "stats", p.pid); !strings.Contains(text, "could not be made in "+folder+": "+test.why) {

@@ -49,15 +49,15 @@ func TestTraceShowsKnownCalls(t *testing.T) {
 	}{
 		{`\n? +\d+\.\d{6} mmap +huge +100\.\d MiB +.* take_huge caller\.cc:\d+\n`, 1},
 		{` munmap +decay +100\.\d MiB +.* take_huge caller\.cc:\d+\n`, 1},
-		{` madvise:dontneed +asked +64\.00 KiB +.* give_back_holes caller\.cc:\d+\n`, holes},
+		{` madvise:dontneed +requested +64\.00 KiB +.* give_back_holes caller\.cc:\d+\n`, holes},
 	} {
 		if got := len(regexp.MustCompile(want.line).FindAllString(events+"\n", -1)); got != want.count {
 			t.Errorf("%d lines like %s, want %d, in\n%s", got, want.line, want.count, out)
 		}
 	}
 	for _, want := range []string{
-		`@bytes\[madvise:dontneed, asked\]:\n(\[.*\n)*\[64K, 128K\) +50 \|@{52}\|\n`,
-		`@took\[madvise:dontneed, asked\]:\n`,
+		`@bytes\[madvise:dontneed, requested\]:\n(\[.*\n)*\[64K, 128K\) +50 \|@{52}\|\n`,
+		`@took\[madvise:dontneed, requested\]:\n`,
 		`\nEvents lost 0 \(.*\), dropped 0 \(`,
 	} {
 		if !regexp.MustCompile(want).MatchString(summary) {

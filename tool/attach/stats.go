@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -65,8 +64,8 @@ type Socket struct {
 
 // RefusedDir is a directory in which the control socket could not be created.
 type RefusedDir struct {
-	Dir string `json:"folder"`
-	Why string `json:"why"`
+	Dir string `json:"directory"`
+	Why string `json:"reason"`
 }
 
 // Sampling describes the data behind the profile.
@@ -78,7 +77,7 @@ type Sampling struct {
 	Truncated      int64   `json:"truncated"` // samples (part of Samples) with a truncated stack
 	Broken         int64   `json:"broken"`    // samples with a broken stack (not unwound to its end)
 	Stacks         int64   `json:"stacks"`
-	BackedOff      int64   `json:"stretched"` // samples taken at a backed-off interval
+	BackedOff      int64   `json:"backed_off"` // samples taken at a backed-off interval
 	Estimate       float64 `json:"estimate"`
 	EstimateStderr float64 `json:"estimate_stderr"`
 	// Requested is the estimate of the requested bytes, or nil if the library does not report it.
@@ -141,7 +140,7 @@ func (c Calls) Purged() int64 {
 				sum += one.Bytes
 			}
 		case "munmap": // a large block; other reasons unmap memory that was never free, or was moved
-			if one.Reason == "decay" || one.Reason == "asked" || one.Reason == "pressure" {
+			if one.Reason == "decay" || one.Reason == requestedReason || one.Reason == "pressure" {
 				sum += one.Bytes
 			}
 		}
@@ -202,7 +201,7 @@ func (c Calls) Minus(before Calls) Calls {
 type Purge struct {
 	Mode        string `json:"mode"`
 	DelayMS     int64  `json:"delay_ms"`
-	PurgedBytes int64  `json:"given_back"`
+	PurgedBytes int64  `json:"purged_bytes"`
 	Postponed   int64  `json:"postponed"` // purge ticks cut short because purging had used its share of CPU time
 	// HoleRefilled counts bytes of holes in spans that were purged and used again.
 	HoleRefilled int64 `json:"hole_refilled_bytes"`
@@ -317,14 +316,15 @@ func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
 // ParseStats reads the JSON of a `stats` answer. process is the name of the source in the error.
 func ParseStats(payload []byte, process string) (*Stats, error) {
 	stats := new(Stats)
+	payload = CurrentNames(payload)
 	if err := json.Unmarshal(payload, stats); err != nil {
 		return nil, fmt.Errorf("%s: its statistics are not readable (%v): tool and library may be of different versions", process, err)
 	}
-	stats.answer = bytes.Clone(payload)
+	stats.answer = payload
 	return stats, nil
 }
 
-// MarshalJSON returns the library's answer unchanged. Statistics that were computed here are encoded from their fields.
+// MarshalJSON returns the library's answer, with the present names. Statistics that were computed here are encoded from their fields.
 func (s *Stats) MarshalJSON() ([]byte, error) {
 	if s.answer != nil {
 		return s.answer, nil

@@ -83,7 +83,7 @@ func parseEvent(fields []string) (Event, error) {
 		return Event{}, fmt.Errorf("%d fields in %q", len(fields), strings.Join(fields, " "))
 	}
 	event := Event{
-		TimeNS: number(fields[0]), Call: fields[1], Reason: fields[2], Bytes: number(fields[3]), NS: number(fields[4]),
+		TimeNS: number(fields[0]), Call: fields[1], Reason: currentReason(fields[2]), Bytes: number(fields[3]), NS: number(fields[4]),
 		Thread: int(number(fields[5])), SizeClass: number(fields[6]), Refused: fields[7] == "1",
 	}
 	if fields[8] == "-" {

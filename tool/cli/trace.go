@@ -43,7 +43,7 @@ totals, follow at the end. Calls made to answer this tool are left out, and so a
 (futex, membarrier, reading /proc). Ends after --for, when the process ends, or at Ctrl-C.
 
 Reasons: growth (address space for more spans), huge (blocks above 1 MiB), records and page_map (the allocator's own
-metadata), decay (free for longer than purge_delay), asked (malloc_trim, seemalloc purge), pressure (memory was refused
+metadata), decay (free for longer than purge_delay), requested (malloc_trim, seemalloc purge), pressure (memory was refused
 or is short), hole (idle holes in spans in use), huge_pages (addresses that may have huge pages), zero (a large calloc:
 used memory is replaced by fresh pages).`,
 		Example: `  seemalloc trace 4242

@@ -91,7 +91,7 @@ func purgeAdvice(p Pair, w reused) []string {
 		delay = p.After.Stats.Purge.DelayMS
 	}
 	ratio, _ := p.option("free_ratio")
-	asked, short := p.purgedBytes("asked"), p.purgedBytes("pressure")
+	asked, short := p.purgedBytes("requested"), p.purgedBytes("pressure")
 	switch mode := p.After.Options["purge"]; {
 	case w.holes > w.delayed+w.atOnce:
 		return []string{"pages between live blocks: `malloc_trim`, `seemalloc purge` and memory pressure purge them immediately; without these, " +

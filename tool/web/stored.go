@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/attach"
 	"seemalloc/tool/store"
 )
 
@@ -241,6 +242,9 @@ func (h *History) LastAnswer(name string) (any, error) {
 	data, err := h.disk.store.LastAnswer(name)
 	if data == nil && err == nil {
 		err = problem{http.StatusNotFound, fmt.Errorf("%s: it was not requested while the process was observed", name)}
+	}
+	if name == "stats" {
+		data = attach.CurrentNames(data) // it may be stored by a version before
 	}
 	return json.RawMessage(data), err
 }

@@ -134,7 +134,7 @@ export interface Stats {
   memory: Record<string, number>;
   sampling: Record<string, number>;
   system: { calls: CallCount[] | null; refault_bytes: number; minor_faults: number; major_faults: number };
-  purge: { mode: string; delay_ms: number; given_back: number; postponed: number };
+  purge: { mode: string; delay_ms: number; purged_bytes: number; postponed: number };
   size_classes: SizeClass[] | null;
 }
 

@@ -448,7 +448,7 @@ TEST_F(ControlTest, UsesAnotherDirectoryAndKeepsTheCause) {
     int fd = connect(second_path());
     prove(fd);
     EXPECT_TRUE(is_served(fd));
-    EXPECT_NE(socket_json().find("\"folder\":\"" + sockets + "\",\"why\":\"" + c.why + "\""),
+    EXPECT_NE(socket_json().find("\"directory\":\"" + sockets + "\",\"reason\":\"" + c.why + "\""),
               std::string::npos)
         << socket_json();
     remove_socket();

@@ -130,10 +130,10 @@ void write_socket_json(Text& out) {
     FixedText<options::kMaxTextBytes> folder;
     if (problem == 0 || !directory_at(i, folder)) continue;
     JsonObject object(refused.next());
-    append_escaped(object.key("folder") << '"', folder.c_str(), folder.size()) << '"';
+    append_escaped(object.key("directory") << '"', folder.c_str(), folder.size()) << '"';
     FixedText<64> why;
     append_problem(problem, why);
-    object.put("why", why.c_str());
+    object.put("reason", why.c_str());
   }
 }
 

@@ -23,8 +23,8 @@ int open_socket(Text& path);
 // Called when it is closed; and in the child of fork, where it is the parent's.
 void forget_socket();
 
-// {"path":"/tmp/…/12.sock","refused":[{"folder":"/tmp/…","why":"no space left"}]}; no path where
-// there is no socket.
+// {"path":"/tmp/…/12.sock","refused":[{"directory":"/tmp/…","reason":"no space left"}]}; no path
+// where there is no socket.
 void write_socket_json(Text& out);
 
 }  // namespace seemalloc

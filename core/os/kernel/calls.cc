@@ -29,9 +29,9 @@ constexpr const char* kCallNames[] = {"mmap",
                                       "madvise:collapse",
                                       "mincore"};
 static_assert(sizeof(kCallNames) / sizeof(kCallNames[0]) == kCalls);
-constexpr const char* kReasonNames[] = {"growth",     "huge",  "records",  "page_map",
-                                        "decay",      "asked", "pressure", "hole",
-                                        "huge_pages", "zero",  "report"};
+constexpr const char* kReasonNames[] = {"growth",     "huge",      "records",  "page_map",
+                                        "decay",      "requested", "pressure", "hole",
+                                        "huge_pages", "zero",      "report"};
 static_assert(sizeof(kReasonNames) / sizeof(kReasonNames[0]) == kReasons);
 
 void add(std::atomic<uint64_t>& counter, uint64_t by) {

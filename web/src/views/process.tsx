@@ -188,7 +188,7 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: ViewStat
       {value && (
         <p>
           Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms;{" "}
-          {bytes(value.purge.given_back)} have been returned to the OS, {bytes(value.system.refault_bytes)} of it were
+          {bytes(value.purge.purged_bytes)} have been returned to the OS, {bytes(value.system.refault_bytes)} of it were
           reused soon (<Term name="refault">refaults</Term>). Page faults: {count(value.system.minor_faults)} minor,{" "}
           {count(value.system.major_faults)} from disk.
         </p>
