@@ -6,9 +6,9 @@
 // (retained_space.h): their memory is purged, and later requests reuse them. Retained ranges are
 // unmapped when a neighbour is unmapped, when mapped ranges have become few, and partly when the OS
 // refuses memory: they count against limits of the address space.
-// Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's,
-// then this one. Invariant: before addresses are unmapped, their entries in the page map are
-// foreign and their boundaries are forgotten.
+// Callers: huge.cc and its parts (huge_state.h). Threads: any; one lock, not held across system
+// calls. Lock order: huge.cc's, then this one. Invariant: before addresses are unmapped, their
+// entries in the page map are foreign and their boundaries are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ bool take_retained_huge_at(const Range& range);
 // Unmaps memory, or purges it and retains the addresses if they are worth keeping. Calls
 // cache_unreleasable_huge() for ranges that the kernel refuses.
 void discard_huge(Range range, os::Reason reason = os::Reason::kHuge);
-// Defined in huge.cc. Called when a range could be neither unmapped nor purged (locked by the
-// program).
+// Defined in huge_caching.cc. Called when a range could be neither unmapped nor purged (locked by
+// the program).
 void cache_unreleasable_huge(const Range& range);
 
 // Around a move by the kernel. forget: call before a range is unmapped or moved away; its entries

@@ -7,7 +7,7 @@
 // of its requests is larger than the ranges freed before. So unmapped ranges are remembered for two
 // delays, and a request for fresh memory that one of them would have served is a miss. After a few
 // misses such memory is worth keeping for some delays. Whether it is kept in the end also depends
-// on its amount (huge.cc) and on the mode.
+// on its amount (huge_caching.cc) and on the mode.
 // Pure arithmetic: times and bytes come from the caller, whose lock protects it.
 #pragma once
 
