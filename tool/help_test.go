@@ -8,7 +8,7 @@ import (
 // Every command has a help text with an example.
 func TestHelp(t *testing.T) {
 	root := tool(t, nil, "--help").expectSuccess(t)
-	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "activity", "trace", "doctor", "web", "report", "compare", "version", "help"} {
+	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "activity", "trace", "growth", "doctor", "web", "report", "compare", "version", "help"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)
 		if !strings.Contains(help, "Examples:\n  seemalloc "+name) {
 			t.Errorf("%s: no example in\n%s", name, help)
@@ -30,7 +30,7 @@ func TestHelp(t *testing.T) {
 
 // The note about missing symbols mentions --debug-dir, so each command that may print it has the flag.
 func TestCommandsSymbolizeAddresses(t *testing.T) {
-	for _, name := range []string{"top", "tree", "peek", "list", "diff", "profile", "convert", "cpu", "trace", "doctor", "web", "report"} {
+	for _, name := range []string{"top", "tree", "peek", "list", "diff", "profile", "convert", "cpu", "trace", "growth", "doctor", "web", "report"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)
 		for _, flag := range []string{"--debug-dir", "--perf-map"} {
 			if !strings.Contains(help, flag) {

@@ -34,6 +34,7 @@ var (
 	heapKinds string // heap_kinds.cc compiled
 	burn      string // burn.cc compiled
 	threads   string // threads.cc compiled
+	grow      string // grow.cc compiled
 	library   string // libseemalloc.so
 	problem   string // the reason why nothing can be tested, "" if there is none
 )
@@ -70,11 +71,11 @@ func prepare() error {
 	}
 	binary, leaky, caller = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky"), filepath.Join(work, "caller")
 	sick, kinds, heapKinds = filepath.Join(work, "sick"), filepath.Join(work, "kinds"), filepath.Join(work, "heap_kinds")
-	burn, threads = filepath.Join(work, "burn"), filepath.Join(work, "threads")
+	burn, threads, grow = filepath.Join(work, "burn"), filepath.Join(work, "threads"), filepath.Join(work, "grow")
 	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
 		return err
 	}
-	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}, {"kinds", kinds}, {"heap_kinds", heapKinds}, {"burn", burn}, {"threads", threads}} {
+	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}, {"kinds", kinds}, {"heap_kinds", heapKinds}, {"burn", burn}, {"threads", threads}, {"grow", grow}} {
 		if err := build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
 			"-I../../core/include",
 			"testdata/"+program.source+".cc", "-o", program.binary); err != nil {

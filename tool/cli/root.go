@@ -133,7 +133,7 @@ type commandGroup struct {
 func (a *app) commandGroups() []commandGroup {
 	return []commandGroup{
 		{"Start here", []*cobra.Command{a.runCommand(), a.psCommand(), a.doctorCommand(), a.topCommand(), a.webCommand()}},
-		{"Which code holds the memory", []*cobra.Command{a.treeCommand(), a.peekCommand(), a.listCommand(), a.diffCommand(), a.baselineCommand()}},
+		{"Which code holds the memory", []*cobra.Command{a.treeCommand(), a.peekCommand(), a.listCommand(), a.growthCommand(), a.diffCommand(), a.baselineCommand()}},
 		{"Profiles in files", []*cobra.Command{a.profileCommand(), a.dumpCommand(), a.convertCommand(), a.reportCommand()}},
 		{"Where RSS and CPU time go", []*cobra.Command{a.statsCommand(), a.activityCommand(), a.mapCommand(), a.traceCommand(), a.cpuCommand()}},
 		{"Change a process", []*cobra.Command{a.getCommand(), a.setCommand(), a.purgeCommand()}},

@@ -1,0 +1,155 @@
+// Package growth finds the functions whose memory grows, from heap profiles of one process at several moments.
+//
+// A profile is a sample of the live blocks. A row (one stack, one size) counts the live blocks and all blocks that were
+// allocated so far. So two moments give the blocks that were allocated and freed between them, and blocks that are in
+// both cancel exactly: only the others add to the error (newChange).
+//
+// Find (find.go) sums rows by owner, tests each sum (evidence.go), and merges the sums that are one leak. The package
+// does no input or output, and knows the owner of a stack only from Options.Owner.
+package growth
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	"github.com/google/pprof/profile"
+)
+
+// Frame is a function in a stack, with the line of the call.
+type Frame struct {
+	Name string `json:"name"`
+	File string `json:"file,omitempty"`
+	Line int64  `json:"line,omitempty"`
+}
+
+// Stack is an interned stack: of frames (NamedStack) or of addresses (AddressStack). Equal stacks of several profiles
+// have the same value.
+type Stack unique.Handle[string]
+
+// String returns the encoded stack.
+func (s Stack) String() string { return unique.Handle[string](s).Value() }
+
+const betweenFrames, betweenParts = "\x00", "\x01"
+
+// NamedStack interns the functions of a sample that has symbols.
+func NamedStack(sample *profile.Sample) Stack { return stackOf(framesOf(sample)) }
+
+func stackOf(frames []Frame) Stack {
+	var b strings.Builder
+	for _, frame := range frames {
+		b.WriteString(frame.Name + betweenParts + frame.File + betweenParts + strconv.FormatInt(frame.Line, 10) + betweenFrames)
+	}
+	return Stack(unique.Make(b.String()))
+}
+
+// Frames decodes a stack of NamedStack, innermost first.
+func (s Stack) Frames() []Frame {
+	var frames []Frame
+	for one := range strings.SplitSeq(strings.TrimSuffix(s.String(), betweenFrames), betweenFrames) {
+		parts := strings.Split(one, betweenParts)
+		if len(parts) != 3 {
+			continue
+		}
+		line, _ := strconv.ParseInt(parts[2], 10, 64)
+		frames = append(frames, Frame{parts[0], parts[1], line})
+	}
+	return frames
+}
+
+func framesOf(sample *profile.Sample) []Frame {
+	var frames []Frame
+	for _, loc := range sample.Location {
+		for _, line := range loc.Line {
+			if line.Function != nil {
+				frames = append(frames, Frame{line.Function.Name, line.Function.Filename, line.Line})
+			}
+		}
+		if len(loc.Line) == 0 {
+			frames = append(frames, Frame{Name: fmt.Sprintf("%#x", loc.Address)})
+		}
+	}
+	if len(frames) == 0 {
+		frames = []Frame{{Name: "(no stack)"}}
+	}
+	return frames
+}
+
+// AddressStack interns the addresses of a sample. A library that is unloaded between two profiles has other addresses
+// afterwards, so an address is relative to its file.
+func AddressStack(sample *profile.Sample) Stack {
+	var b strings.Builder
+	for _, loc := range sample.Location {
+		address := loc.Address
+		if m := loc.Mapping; m != nil && m.BuildID != "" {
+			b.WriteString(m.BuildID)
+			address += m.Offset - m.Start
+		}
+		b.WriteString(strconv.FormatUint(address, 16) + ",")
+	}
+	return Stack(unique.Make(b.String()))
+}
+
+// Key identifies a row in profiles of one process: its stack and the labels that determine its blocks.
+type Key struct {
+	Stack Stack
+	// Size is the size of the blocks, and Sampled their size when they were sampled.
+	Size, Sampled int64
+	// Interval is the mean number of bytes between two samples; 1: all blocks are recorded.
+	Interval     int64
+	asked, moved int64
+}
+
+// Counts are the values of a row: estimated numbers of blocks.
+type Counts struct {
+	Live, Allocated float64
+}
+
+// Moment is a heap profile in the form that Find needs.
+type Moment struct {
+	TimeNS int64
+	// Live is the exact number of live bytes, or nil if it is unknown.
+	Live     *int64
+	Interval int64 // the present interval of sampling
+	Rows     map[Key]Counts
+	// allocations is set if the profile counts allocations, not only live blocks.
+	allocations bool
+}
+
+// NewMoment reads a profile of the kinds heap or threads. intern is NamedStack or AddressStack.
+func NewMoment(p *profile.Profile, live *int64, intern func(*profile.Sample) Stack) (Moment, error) {
+	column := func(name string) int {
+		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+	}
+	objects, bytes, allocated := column("inuse_objects"), column("inuse_space"), column("alloc_objects")
+	if objects < 0 || bytes < 0 {
+		return Moment{}, fmt.Errorf("the profile does not count live blocks: expected one of the kind heap")
+	}
+	m := Moment{TimeNS: p.TimeNanos, Live: live, Interval: p.Period, Rows: make(map[Key]Counts, len(p.Sample)), allocations: allocated >= 0}
+	for _, sample := range p.Sample {
+		key := Key{Stack: intern(sample), Size: label(sample, "bytes"), asked: label(sample, "asked"), moved: label(sample, "moved"),
+			Interval: cmp.Or(label(sample, "interval"), p.Period)}
+		n, b := sample.Value[objects], sample.Value[bytes]
+		if key.Size == 0 && n > 0 {
+			key.Size = b / n
+		}
+		key.Sampled = cmp.Or(label(sample, "drawn"), key.Size)
+		counts := m.Rows[key]
+		counts.Live += float64(n)
+		if allocated >= 0 {
+			counts.Allocated += float64(sample.Value[allocated])
+		}
+		m.Rows[key] = counts
+	}
+	return m, nil
+}
+
+func label(sample *profile.Sample, name string) int64 {
+	if values := sample.NumLabel[name]; len(values) != 0 {
+		return values[0]
+	}
+	return 0
+}
