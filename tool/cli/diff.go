@@ -24,7 +24,8 @@ func (a *app) diffCommand() *cobra.Command {
 		Long: `Show the changes between two profiles: by function, then by stack, the largest change first. Each profile is a file or a
 process id, so that a saved profile can be compared with the present state of a process. Stacks that are only in the
 second profile are marked as new, and those that are only in the first as gone. ± is an upper bound of the standard error
-of a change due to sampling; a change below twice that error is marked with ~. The profiles may be of different processes
+of a change due to sampling; blocks that are in both profiles of one process add nothing to it. A change below twice that
+error is marked with ~. The profiles may be of different processes
 and formats.`,
 		Example: `  seemalloc diff before.pb.gz after.pb.gz
   seemalloc diff before.pb.gz 4242                 # what has grown since then?

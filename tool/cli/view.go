@@ -106,6 +106,7 @@ type viewedProfile struct {
 	base      string
 	baseTotal int64   // after filtering
 	variance  float64 // of both totals, after filtering
+	paired    bool    // both are of one process: the difference has the error of the blocks that differ
 	// Set if the table is pprof's. Its percentages refer to the sum of all changes, gains and losses alike.
 	pprofPercentages bool
 }
@@ -218,6 +219,7 @@ func (s *viewedProfile) subtract(base string, v *view, filters filters) error {
 			s.baseTotal = report.Total(left, index)
 		}
 	}
+	s.paired = report.Paired(earlier, s.profile)
 	if s.profile, err = report.Subtract(s.profile, earlier); err != nil {
 		return fmt.Errorf("%s and %s cannot be compared: %w", base, s.source, err)
 	}
@@ -389,7 +391,10 @@ func (s *viewedProfile) top(index int) (*report.Top, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.source, err)
 	}
-	if s.base != "" {
+	switch {
+	case s.paired:
+		t.ConvertToChange(s.baseTotal, t.Error)
+	case s.base != "":
 		t.ConvertToChange(s.baseTotal, report.StandardError(math.Sqrt(s.variance)))
 	}
 	return t, nil

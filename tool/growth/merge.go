@@ -76,7 +76,7 @@ func (s *search) caller(row *Row) string {
 // sameCount finds rows with the same caller and the same number of new blocks, where the numbers are known well enough
 // for this to be no coincidence.
 func (s *search) sameCount(rows []*Row) (caller string, same []*Row) {
-	const known, errors = 0.2, 2
+	const known, errors = 0.1, 3
 	callers := map[string][]*Row{}
 	for _, row := range rows {
 		if name := s.caller(row); name != "" && math.Sqrt(row.sum.blockSquares) < known*row.sum.blocks {

@@ -17,6 +17,8 @@ import (
 	"unique"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // Frame is a function in a stack, with the line of the call.
@@ -78,20 +80,8 @@ func framesOf(sample *profile.Sample) []Frame {
 	return frames
 }
 
-// AddressStack interns the addresses of a sample. A library that is unloaded between two profiles has other addresses
-// afterwards, so an address is relative to its file.
-func AddressStack(sample *profile.Sample) Stack {
-	var b strings.Builder
-	for _, loc := range sample.Location {
-		address := loc.Address
-		if m := loc.Mapping; m != nil && m.BuildID != "" {
-			b.WriteString(m.BuildID)
-			address += m.Offset - m.Start
-		}
-		b.WriteString(strconv.FormatUint(address, 16) + ",")
-	}
-	return Stack(unique.Make(b.String()))
-}
+// AddressStack interns the addresses of a sample.
+func AddressStack(sample *profile.Sample) Stack { return Stack(unique.Make(report.StackKey(sample))) }
 
 // Key identifies a row in profiles of one process: its stack and the labels that determine its blocks.
 type Key struct {

@@ -209,7 +209,7 @@ func (s *Screen) rebuildRows() {
 }
 
 // difference returns the filtered latest profile, minus the filtered base if there is one, with the total of the base
-// and the variance of both.
+// and the variance of the difference.
 func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 	p := s.filtered(s.last)
 	if s.base == nil {
@@ -225,8 +225,16 @@ func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 		variance += report.Variance(of, index)
 		total = report.Total(of, index)
 	}
+	paired := report.Paired(base, p)
 	p, err := report.Subtract(p, base)
-	return p, total, variance, err
+	if err != nil || !paired {
+		return p, total, variance, err
+	}
+	index, err := s.sampleIndex(p)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	return p, total, report.Variance(p, index), nil
 }
 
 // filtered returns a filtered copy of p.

@@ -17,8 +17,8 @@ type Delta struct {
 	Before int64    `json:"before"`
 	After  int64    `json:"after"`
 	Change int64    `json:"change"`
-	// Error is an upper bound of the standard error of Change from sampling: objects that are in both profiles add to
-	// it.
+	// Error is an upper bound of the standard error of Change from sampling. If the profiles are of one process, blocks
+	// that are in both add nothing to it.
 	Error StandardError `json:"standard_error"`
 
 	sampled samplingError
@@ -61,6 +61,12 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 	if strings.HasSuffix(d.Type, "_objects") {
 		d.Unit = "objects"
 	}
+	for _, p := range []*profile.Profile{before, after} {
+		if err := p.RemoveUninteresting(); err != nil {
+			return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
+		}
+	}
+	paired, counted := pairRows(before, after), map[string]bool{}
 	functions, stacks := deltas{rows: map[string]*Delta{}}, deltas{rows: map[string]*Delta{}}
 	for _, of := range []struct {
 		p     *profile.Profile
@@ -70,10 +76,10 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 		{before, i, func(row *Delta) *int64 { return &row.Before }},
 		{after, j, func(row *Delta) *int64 { return &row.After }},
 	} {
-		if err := of.p.RemoveUninteresting(); err != nil {
-			return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
+		errorOf := paired.errorOf(of.p, of.index, counted)
+		if errorOf == nil {
+			errorOf = newSamplingError(of.p, of.index)
 		}
-		errorOf := newSamplingError(of.p, of.index)
 		for _, sample := range of.p.Sample {
 			var names []string
 			for _, frame := range Frames(sample) {
@@ -81,14 +87,17 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 			}
 			function := functions.rowFor(names[0], func() *Delta { return &Delta{Name: names[0]} })
 			stack := stacks.rowFor(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
+			sampled := errorOf(sample)
 			for _, row := range []*Delta{&d.Total, function, stack} {
 				*of.value(row) += sample.Value[of.index]
-				row.sampled.add(errorOf(sample))
+				row.sampled.add(sampled)
 			}
 		}
 	}
 	d.Total.finish()
-	d.Total.Error = StandardError(math.Sqrt(Variance(before, i) + Variance(after, j)))
+	if paired.errorOf(before, i, counted) == nil {
+		d.Total.Error = StandardError(math.Sqrt(Variance(before, i) + Variance(after, j)))
+	}
 	d.Functions, d.Stacks = functions.finish(), stacks.finish()
 	for _, stack := range d.Stacks {
 		switch stack.State {

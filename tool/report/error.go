@@ -1,10 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -76,10 +76,12 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 	if kind == "requested_" { // of the allocated blocks
 		kind = "alloc_"
 	}
-	column := func(name string) int {
-		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+	objects, bytes := columnOf(p, kind+"objects"), columnOf(p, kind+"space")
+	if allocations := columnOf(p, "alloc_objects"); kind == "inuse_" && objects >= 0 && allocations >= 0 && IsDifference(p) {
+		return func(sample *profile.Sample) samplingError {
+			return blocksError(p, sample, differing(sample, allocations, objects), isBytes)
+		}
 	}
-	objects, bytes := column(kind+"objects"), column(kind+"space")
 	if objects < 0 || bytes < 0 || kind == "fragmentation_" {
 		return func(sample *profile.Sample) samplingError {
 			if sample.Value[index] == 0 {
@@ -89,7 +91,7 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 		}
 	}
 	return func(sample *profile.Sample) samplingError {
-		// For a difference this is at least the error of the remaining rows.
+		// For a difference of other values this is at least the error of the remaining rows.
 		n, b := math.Abs(float64(sample.Value[objects])), math.Abs(float64(sample.Value[bytes]))
 		interval := intervalOf(p, sample)
 		switch {
@@ -107,6 +109,36 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 		missing := n * (1 - q)
 		return samplingError{squares: missing / q * each * each, missing: missing, largest: math.Abs(each) / q}
 	}
+}
+
+// blocksError returns the error of a difference, or of a sum, of n blocks of one row: of their number or of their bytes.
+func blocksError(p *profile.Profile, sample *profile.Sample, n float64, isBytes bool) samplingError {
+	interval, size := intervalOf(p, sample), blockSize(p, sample)
+	switch {
+	case n == 0 || interval == 1:
+		return samplingError{}
+	case interval <= 0 || size <= 0:
+		return samplingError{squares: math.NaN()}
+	}
+	q, each := -math.Expm1(-float64(cmp.Or(number(sample, sampledSizeLabel), size))/float64(interval)), 1.0
+	if isBytes {
+		each = float64(size)
+	}
+	missing := n * (1 - q)
+	return samplingError{squares: missing / q * each * each, missing: missing, largest: each / q}
+}
+
+// blockSize returns the size of a row's blocks: its label, or what follows from the values.
+func blockSize(p *profile.Profile, sample *profile.Sample) int64 {
+	if size := number(sample, "bytes"); size > 0 {
+		return size
+	}
+	for _, kind := range []string{"inuse_", "alloc_"} {
+		if objects, bytes := columnOf(p, kind+"objects"), columnOf(p, kind+"space"); objects >= 0 && bytes >= 0 && sample.Value[objects] != 0 {
+			return sample.Value[bytes] / sample.Value[objects]
+		}
+	}
+	return 0
 }
 
 // intervalLabel marks rows with samples drawn at another mean interval than that of the profile, which is the

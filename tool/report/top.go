@@ -141,7 +141,7 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	if p.TimeNanos != 0 && base.TimeNanos != 0 {
 		between = max(p.TimeNanos-base.TimeNanos, 0)
 	}
-	was, is := ExactAllocated(base), ExactAllocated(p)
+	was, is, paired := ExactAllocated(base), ExactAllocated(p), pairRows(base, p)
 	base.Scale(-1)
 	if p.PeriodType != nil && p.PeriodType.Unit == "bytes" {
 		rescaleIntervals(base, p.Period)
@@ -150,6 +150,9 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	change, err := profile.Merge(both)
 	if err != nil {
 		return nil, err
+	}
+	if paired != nil {
+		paired.mark(change)
 	}
 	what := kind + ": changes between two profiles"
 	if between != 0 {
@@ -183,18 +186,11 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	var order []*row
 	errorOf := newSamplingError(p, index)
 	for _, sample := range p.Sample {
-		value := sample.Value[index]
-		if value == 0 {
-			continue
+		value, part := sample.Value[index], errorOf(sample)
+		if value == 0 && part == (samplingError{}) {
+			continue // in a difference, as many blocks may have come as gone
 		}
-		t.Total += value
-		t.Records++
-		if interval := intervalOf(p, sample); t.Records == 1 {
-			t.MinInterval, t.MaxInterval = interval, interval
-		} else {
-			t.MinInterval, t.MaxInterval = min(t.MinInterval, interval), max(t.MaxInterval, interval)
-		}
-		part := errorOf(sample)
+		t.count(value, intervalOf(p, sample))
 		seen := map[*row]bool{}
 		for depth, frame := range Frames(sample) {
 			r := rows[frame.Name]
@@ -227,6 +223,20 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	t.Whole = t.Total
 	t.Error = StandardError(math.Sqrt(Variance(p, index)))
 	return t, nil
+}
+
+// count adds the value of a record that was sampled at this interval.
+func (t *Top) count(value, interval int64) {
+	if value == 0 {
+		return
+	}
+	t.Total += value
+	t.Records++
+	if t.Records == 1 {
+		t.MinInterval, t.MaxInterval = interval, interval
+	} else {
+		t.MinInterval, t.MaxInterval = min(t.MinInterval, interval), max(t.MaxInterval, interval)
+	}
 }
 
 // ErrorText formats the accuracy of the total, to follow it. It returns "" if everything was recorded, or if the total
