@@ -51,7 +51,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer.PID != os.Getpid() || answer.Seconds != 1 || len(answer.Findings) != 1 || answer.Findings[0].ID != "realloc-copies" ||
-		answer.Findings[0].Severity != "severe" || len(answer.Looks) != 10 {
+		answer.Findings[0].Severity != "severe" || len(answer.Looks) != 11 {
 		t.Errorf("%+v", answer)
 	}
 }

@@ -63,7 +63,7 @@ func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
 			t.Errorf("%s: %s", look.ID, look.Missing)
 		}
 	}
-	if len(d.Looks) != 10 {
+	if len(d.Looks) != 11 {
 		t.Errorf("%d looks", len(d.Looks))
 	}
 	return d
@@ -310,7 +310,7 @@ func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
 		out = report
 		return ""
 	})
-	for _, want := range []string{"sick (pid " + p.pid + "), checked for ", ": nothing found\n", "\nChecked\n  ok page faults"} {
+	for _, want := range []string{"sick (pid " + p.pid + "), checked for ", ": nothing found\n", "\nChecked\n  ok functions whose memory grows", "\n  ok page faults"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -371,4 +371,11 @@ func TestDoctorOfAShortRun(t *testing.T) {
 	if status != 1 || out != "" || !strings.Contains(complaint, "before the second snapshot") {
 		t.Errorf("status %d, %q", status, complaint)
 	}
+}
+
+// Doctor's verdict on growth is that of `seemalloc growth`.
+func TestDoctorFindsGrowth(t *testing.T) {
+	need(t)
+	p := startGrow(t, "leak", "5000000")
+	examineFor(t, p.pid, "growth", "8s").expectOnly(t, "growth", "Session::Session")
 }

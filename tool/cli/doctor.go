@@ -17,6 +17,7 @@ import (
 
 	"seemalloc/tool/attach"
 	"seemalloc/tool/doctor"
+	"seemalloc/tool/growth"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 
 type doctorFlags struct {
 	duration time.Duration
+	fixed    bool // look for exactly this time
 	asJSON   bool
 	hide     string
 	hidden   *regexp.Regexp
@@ -42,9 +44,10 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor PID | doctor -- COMMAND [ARGUMENTS…]",
 		Short: "Find problems in a process's memory use, and suggest changes",
-		Long: `Check all data that the allocator and the kernel report about a process, in two snapshots --for apart, and report
-problems and remedies in plain words: each finding with its figure, the option to change, and the places in the program,
-estimated from samples. The checked values are listed even if there are no findings.
+		Long: `Check all data that the allocator and the kernel report about a process, in two snapshots --for apart, with
+more heap profiles in between, and report problems and remedies in plain words: each finding with its figure, the option to
+change, and the places in the program, estimated from samples. The checked values are listed even if there are no findings.
+Without --for the check ends as soon as it is clear what grows, after 15 seconds at the latest.
 
 With a command instead of a process, run it on seemalloc and check it twice a second until it ends: the report shows the
 worst state, and rates over windows of --for. It goes to standard error, because the command's own output is on standard
@@ -63,13 +66,14 @@ Exit status: 0 no findings, 3 findings (of any severity), 1 failure, 2 usage err
 			if err := flags.check(); err != nil {
 				return err
 			}
+			flags.fixed = c.Flags().Changed("for")
 			if c.ArgsLenAtDash() >= 0 {
 				return a.doctorRun(flags, args)
 			}
 			return a.doctorProcess(flags, args)
 		},
 	}
-	c.Flags().DurationVar(&flags.duration, "for", 10*time.Second, "time between the two snapshots; Ctrl-C ends it earlier")
+	c.Flags().DurationVar(&flags.duration, "for", growthTime, "time between the two snapshots; Ctrl-C ends it earlier")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
 	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
@@ -153,9 +157,9 @@ func (a *app) doctorProcess(flags doctorFlags, args []string) error {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupted)
-	select {
-	case <-time.After(flags.duration):
-	case <-interrupted:
+	grown, err := a.lookBetween(t, flags, before, interrupted)
+	if err != nil {
+		return err
 	}
 	after, err := flags.snapshot(t.Client, t.pid, t.name)
 	if err != nil {
@@ -165,11 +169,26 @@ func (a *app) doctorProcess(flags doctorFlags, args []string) error {
 		}
 		return err
 	}
-	answer := doctorReport{Source: t.name, PID: t.pid, Diagnosis: doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All)}
+	pair := doctor.Pair{Before: before, After: after, Growth: grown}
+	pair.Limit, _ = doctor.Room(t.pid)
+	answer := doctorReport{Source: t.name, PID: t.pid, Diagnosis: doctor.Examine(pair, doctor.All)}
 	if err := answer.print(a.out, flags.asJSON); err != nil {
 		return err
 	}
 	return answer.found()
+}
+
+// lookBetween waits, and looks for growth meanwhile. It returns nil if the process has no heap profiles.
+func (a *app) lookBetween(t *target, flags doctorFlags, before *doctor.Snapshot, interrupted <-chan os.Signal) (*growth.Result, error) {
+	if before.Heap == nil {
+		select {
+		case <-time.After(flags.duration):
+		case <-interrupted:
+		}
+		return nil, nil
+	}
+	look := growth.Look{Name: before.Name, Hide: flags.hidden}
+	return a.lookAt(t, &look, growthFlags{duration: flags.duration, fixed: flags.fixed}, interrupted)
 }
 
 // ---- a whole run ----

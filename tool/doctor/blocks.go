@@ -78,7 +78,7 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 		finding.Severity = Severe
 	}
 	if p.Before.Heap != nil && p.After.Heap != nil {
-		grown := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
+		grown := increase(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
 		finding.Sites = topSites(p.After, p.After.Heap, func(s *sample) float64 {
 			if label(s, "moved") == 0 {
 				return 0

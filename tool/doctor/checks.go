@@ -10,6 +10,7 @@ import (
 
 // checks lists the checks in display order.
 var checks = []Check{
+	{"growth", "functions whose memory grows", Rate, growing},
 	{"purge-storm", "page faults because memory is purged too soon", Rate, purgeStorm},
 	{"fragmentation", "half-empty spans", State, fragmentation},
 	{"only-frees", "threads that only free blocks of other threads", Rate, onlyFreeingThreads},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/growth"
 )
 
 // healthy returns two snapshots, ten seconds apart, of a process that does a little of everything. No check finds
@@ -44,7 +45,7 @@ func healthy() Pair {
 			Remote:   &profile.Profile{},
 		}
 	}
-	return Pair{look(100), look(110)}
+	return Pair{Before: look(100), After: look(110), Growth: &growth.Result{Seconds: 10, Moments: 11, Steady: true}}
 }
 
 // row is one row of an artificial profile. The values are in the order of the types.

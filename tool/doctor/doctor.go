@@ -13,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/growth"
 )
 
 // Snapshot is the state of a process at one moment. Data that is not available is nil, and the checks that need it
@@ -64,6 +65,9 @@ type Limit struct {
 // Pair is two snapshots of one process.
 type Pair struct {
 	Before, After *Snapshot
+	// Growth is the result of the profiles in between; nil: there were none.
+	Growth *growth.Result
+	Limit  string // the limit of Growth's times
 }
 
 // Seconds returns the time between the snapshots.

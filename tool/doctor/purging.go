@@ -31,7 +31,7 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 		finding.Severity = Severe
 	}
 	if p.Before.Heap != nil && p.After.Heap != nil {
-		by := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
+		by := increase(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
 		finding.Places = "Allocated during this time, per second"
 		if wanted.holes <= wanted.delayed+wanted.atOnce {
 			finding.Places += ", in blocks of a page and more"

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -20,6 +19,9 @@ type Site struct {
 	Bytes float64  `json:"bytes"` // estimated; per second if the finding is a rate
 	Share float64  `json:"share"` // of all sites
 	Size  int64    `json:"block_bytes,omitempty"`
+	// Error is the standard error of Bytes, if it is known.
+	Error float64  `json:"standard_error,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 
 	most float64 // of the stack that is shown
 }
@@ -49,33 +51,16 @@ func label(s *sample, name string) int64 {
 	return 0
 }
 
-// rowKey identifies a row in two unsymbolized profiles of one process. If everything is recorded, some rows of resized
-// blocks share a key.
-func rowKey(p *profile.Profile, s *sample) string {
-	var b strings.Builder
-	for _, loc := range s.Location {
-		address := loc.Address
-		if m := loc.Mapping; m != nil && m.BuildID != "" { // a library that is unloaded between the two snapshots is identified by other addresses afterwards
-			b.WriteString(m.BuildID)
-			address += m.Offset - m.Start
-		}
-		fmt.Fprintf(&b, "%x,", address)
-	}
-	interval := cmp.Or(label(s, "interval"), p.Period)
-	fmt.Fprintf(&b, "%d,%d,%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"), label(s, "drawn"), interval)
-	return b.String()
-}
-
-// growth weighs a row by the growth of a value since before, per second.
-func growth(before, after *profile.Profile, name string, seconds float64) weightFunc {
+// increase weighs a row by the growth of a value since before, per second.
+func increase(before, after *profile.Profile, name string, seconds float64) weightFunc {
 	had := map[string]int64{}
 	old, now := value(before, name), value(after, name)
 	for _, s := range before.Sample {
-		had[rowKey(before, s)] += old(s)
+		had[report.RowKey(before, s)] += old(s)
 	}
 	grown := map[*sample]float64{}
 	for _, s := range after.Sample {
-		key := rowKey(after, s)
+		key := report.RowKey(after, s)
 		known := min(had[key], now(s))
 		had[key] -= known
 		if delta := now(s) - known; delta > 0 && seconds > 0 {

@@ -37,7 +37,7 @@ func TestGrowthOfRowsOfOneKey(t *testing.T) {
 		"another interval":    {look(512*kib, 5000), labelled, 2100},
 		"less, by being read": {look(512*kib, 5000), look(512*kib, 4000), 0},
 	} {
-		by, sum := growth(of.before, of.after, "alloc_space", 1), 0.0
+		by, sum := increase(of.before, of.after, "alloc_space", 1), 0.0
 		for _, s := range of.after.Sample {
 			sum += by(s)
 		}
@@ -59,7 +59,7 @@ func TestUnloadingALibraryIsNoGrowth(t *testing.T) {
 		return p
 	}
 	before, after := look(0x7f0000000000), look(0x7100000000000000)
-	if grown := growth(before, after, "alloc_space", 1)(after.Sample[0]); grown != 0 {
+	if grown := increase(before, after, "alloc_space", 1)(after.Sample[0]); grown != 0 {
 		t.Errorf("%v bytes a second", grown)
 	}
 }

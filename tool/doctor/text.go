@@ -53,6 +53,9 @@ func (f *Finding) text() string {
 		for _, caller := range site.callers() {
 			fmt.Fprintf(&b, "   %12s %4s    from %s\n", "", "", caller)
 		}
+		for _, note := range site.Notes {
+			fmt.Fprintf(&b, "   %12s %4s    %s\n", "", "", note)
+		}
 	}
 	return b.String()
 }

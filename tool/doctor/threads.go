@@ -100,7 +100,7 @@ func onlyFreeingThreads(p Pair) (string, *Finding, error) {
 		finding.Severity = Warning
 	}
 	if p.Before.Remote != nil && p.After.Remote != nil {
-		finding.Sites = topSites(p.After, p.After.Remote, growth(p.Before.Remote, p.After.Remote, "remote_free_space", p.Seconds()))
+		finding.Sites = topSites(p.After, p.After.Remote, increase(p.Before.Remote, p.After.Remote, "remote_free_space", p.Seconds()))
 	}
 	return seen, finding, nil
 }

@@ -32,6 +32,9 @@ const (
 	// Shares of the limit of a cgroup.
 	nearLimit, severeNearLimit = 0.90, 0.97
 
+	// Growth is severe if it reaches a limit within an hour.
+	severeSecondsLeft = 3600
+
 	// Shares of the maximum number of mappings.
 	nearMappings, severeNearMappings = 0.75, 0.95
 

@@ -21,9 +21,9 @@ func (w *Watch) Add(s *Snapshot) {
 		w.first, w.last, w.anchor = s, s, s
 		return
 	}
-	w.take(Examine(Pair{w.last, s}, State))
+	w.take(Examine(Pair{Before: w.last, After: s}, State))
 	w.last = s
-	pair := Pair{w.anchor, s}
+	pair := Pair{Before: w.anchor, After: s}
 	if pair.Seconds() >= w.Window.Seconds() {
 		w.take(Examine(pair, Rate))
 		w.anchor, w.rated = s, true
@@ -44,13 +44,13 @@ func (w *Watch) Diagnosis() *Diagnosis {
 	if w.judged == nil {
 		return nil
 	}
-	rest := Pair{w.anchor, w.last}
+	rest := Pair{Before: w.anchor, After: w.last}
 	if !w.rated || rest.Seconds() >= w.Window.Seconds()/2 {
 		if rest.Seconds() < minRateWindow.Seconds() {
 			return nil
 		}
 		w.take(Examine(rest, Rate))
 	}
-	w.judged.Seconds = Pair{w.first, w.last}.Seconds()
+	w.judged.Seconds = Pair{Before: w.first, After: w.last}.Seconds()
 	return w.judged
 }

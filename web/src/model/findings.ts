@@ -2,6 +2,7 @@
 // if applicable.
 
 export const FINDING_VIEWS: Record<string, { view: string; kind?: string; type?: string }> = {
+  growth: { view: "growth" },
   "purge-storm": { view: "kernel" },
   fragmentation: { view: "map" },
   "only-frees": { view: "functions", kind: "remote" },
