@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
 // growthResult is the part of `growth --json` that the tests read.
@@ -121,5 +122,49 @@ func TestGrowthFindsNothingInSteadyPrograms(t *testing.T) {
 				return g.names()
 			})
 		})
+	}
+}
+
+// A baseline, the difference of two profiles, and the table of that difference show the same figures of the same time.
+func TestTheSameTimeHasTheSameFigures(t *testing.T) {
+	need(t)
+	for look := 1; ; look++ {
+		p := startGrow(t, "leak", "5000000")
+		before, after := p.pid+".before.pb.gz", p.pid+".after.pb.gz"
+		before, after = work+"/"+before, work+"/"+after
+		tool(t, "profile", p.pid, "-o", before)
+		tool(t, "baseline", p.pid)
+		time.Sleep(6 * time.Second)
+		tool(t, "profile", p.pid, "-o", after)
+		type figures struct {
+			Total int64
+			Error float64 `json:"standard_error"`
+		}
+		var since, based figures
+		var diff, itself struct {
+			Total struct {
+				Change int64
+				Error  float64 `json:"standard_error"`
+			}
+		}
+		parse(t, tool(t, "top", p.pid, "--kind", "since", "--json"), &since)
+		parse(t, tool(t, "top", after, "--base", before, "--json"), &based)
+		parse(t, tool(t, "diff", before, after, "--json"), &diff)
+		parse(t, tool(t, "diff", before, before, "--json"), &itself)
+		p.stop()
+		if itself.Total.Change != 0 || itself.Total.Error != 0 {
+			t.Errorf("a profile and itself: %+v", itself.Total)
+		}
+		if based.Total != diff.Total.Change || math.Abs(based.Error-diff.Total.Error) > 0.01*based.Error {
+			t.Errorf("top --base %+v, diff %+v", based, diff.Total)
+		}
+		// The program runs between the requests, on a busy machine for some time.
+		const near = 0.25
+		if math.Abs(float64(since.Total-based.Total)) < near*float64(based.Total) && math.Abs(since.Error-based.Error) < near*based.Error {
+			return
+		}
+		if look == tries {
+			t.Fatalf("since %+v, top --base %+v", since, based)
+		}
 	}
 }

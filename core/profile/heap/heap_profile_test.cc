@@ -415,6 +415,23 @@ TEST(HeapProfile, LessThanTheBaselineIsNegative) {
   row.live_samples = 1, row.baseline_live_samples = 4;
   EXPECT_EQ(row.alloc_objects_since_baseline(), -6);
   EXPECT_EQ(row.live_objects_since_baseline(), -6);
+  EXPECT_EQ(row.objects_differing_from_baseline(), 6);
+}
+
+TEST(HeapProfile, BlocksThatDifferFromTheBaseline) {
+  BucketRow row{};
+  row.weight = 10;
+  auto differing = [&](uint64_t baseline_live, uint64_t allocated, uint64_t live) {
+    row.baseline_alloc_samples = 100, row.alloc_samples = 100 + allocated;
+    row.baseline_live_samples = baseline_live, row.live_samples = live;
+    return row.objects_differing_from_baseline();
+  };
+  EXPECT_EQ(differing(50, 0, 50), 0);
+  EXPECT_EQ(differing(50, 7, 57), 70);
+  EXPECT_EQ(differing(50, 7, 54), 100) << "7 allocated, 3 freed";
+  EXPECT_EQ(differing(5, 1000, 6), 110) << "nearly all were freed in between";
+  EXPECT_EQ(differing(50, 0, 40), 100);
+  EXPECT_EQ(differing(0, 0, 2), 20) << "resized in place";
 }
 
 }  // namespace

@@ -407,8 +407,10 @@ void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& ro
                uint64_t interval_bytes) {
   int64_t values[kMaxValues];
   kind.values(row, values);
-  Label labels[kBucketLabels];
+  Label labels[kBucketLabels + 1];
   unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
+  if (kind.values == since_values)
+    labels[count++] = {"differing", rounded(row.objects_differing_from_baseline()), "count"};
   encoder.row(row.bucket->stack->pcs(), row.bucket->stack->depth, values, labels, count);
 }
 

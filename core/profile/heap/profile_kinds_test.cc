@@ -175,6 +175,10 @@ void expect_all(const Model& model) {
   expect_sums(written(Kind::kAllocs), allocs, "allocs");
   expect_sums(written(Kind::kPeak), peak, "peak");
   expect_sums(written(Kind::kSince), since, "since");
+  for (const DecodedRow& row : rows_of(written(Kind::kSince))) {
+    int64_t differing = std::stoll(row.labels.at("differing"));
+    EXPECT_GE(differing, std::abs(row.values.at(2)) - 1) << "blocks of the difference at least";
+  }
   expect_sums(written(Kind::kLifetime), lifetime, "lifetime");
   expect_sums(written(Kind::kDeaths), deaths, "deaths");
   // Churn also has rows of stacks that only freed short-lived, resized blocks; the rest agrees.

@@ -88,6 +88,19 @@ struct BucketRow {
     return weight *
            (static_cast<double>(live_samples) - static_cast<double>(baseline_live_samples));
   }
+  // At most this many objects are live at only one of the baseline and now: no more than were
+  // allocated and freed in between, and no more than were live at either. The error of a difference
+  // rests on them (tool/report/pair.go).
+  double objects_differing_from_baseline() const {
+    double grown = static_cast<double>(live_samples) - static_cast<double>(baseline_live_samples);
+    double allocated =
+        static_cast<double>(alloc_samples) - static_cast<double>(baseline_alloc_samples);
+    if (allocated < grown) allocated = grown;  // resized in place
+    if (allocated < 0) allocated = 0;
+    double changes = 2 * allocated - grown;
+    double live = static_cast<double>(live_samples) + static_cast<double>(baseline_live_samples);
+    return weight * (changes < live ? changes : live);
+  }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);
