@@ -68,6 +68,8 @@ type Pair struct {
 	// Growth is the result of the profiles in between; nil: there were none.
 	Growth *growth.Result
 	Limit  string // the limit of Growth's times
+	// NoGrowth is the reason why Growth is nil, if it is not that a command is examined.
+	NoGrowth string
 }
 
 // Seconds returns the time between the snapshots.

@@ -15,6 +15,8 @@ func growing(p Pair) (string, *Finding, error) {
 	switch {
 	case p.Growth == nil && p.After.Heap == nil:
 		return "", nil, missingProfile(p.After)
+	case p.Growth == nil && p.NoGrowth != "":
+		return "", nil, errors.New(p.NoGrowth)
 	case p.Growth == nil:
 		return "", nil, errNoLook
 	}

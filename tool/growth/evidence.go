@@ -5,6 +5,7 @@ import "math"
 // change is the change of one row over the moments.
 type change struct {
 	key  Key
+	size float64   // of a block
 	live []float64 // blocks at each moment
 	// allocated and freed are the numbers of blocks between the first and the last moment.
 	allocated, freed float64
@@ -15,9 +16,11 @@ type change struct {
 
 // newChange reads a row from its counts at each moment.
 func newChange(key Key, counts []Counts, allocations bool) change {
-	c := change{key: key, live: make([]float64, len(counts))}
+	c := change{key: key, size: float64(key.Size), live: make([]float64, len(counts))}
 	for k, now := range counts {
-		c.live[k] = now.Live
+		if c.live[k] = now.Live; key.Size == 0 && now.Live > 0 {
+			c.size = now.Bytes / now.Live
+		}
 		if k == 0 {
 			continue
 		}
@@ -36,10 +39,14 @@ func newChange(key Key, counts []Counts, allocations bool) change {
 
 // sampled returns the probability that a block of the row is sampled.
 func (c *change) sampled() float64 {
-	if c.key.Interval <= 1 || c.key.Sampled <= 0 {
+	size := float64(c.key.Sampled)
+	if size == 0 {
+		size = c.size
+	}
+	if c.key.Interval <= 1 || size <= 0 {
 		return 1
 	}
-	return -math.Expm1(-float64(c.key.Sampled) / float64(c.key.Interval))
+	return -math.Expm1(-size / float64(c.key.Interval))
 }
 
 // sums are the changes of several rows together.
@@ -61,7 +68,7 @@ type sums struct {
 }
 
 func (s *sums) add(c *change) {
-	q, size := c.sampled(), float64(c.key.Size)
+	q, size := c.sampled(), c.size
 	last := len(c.live) - 1
 	if s.steps == nil {
 		s.steps, s.grown = make([]float64, last), map[int64]float64{}
@@ -77,7 +84,7 @@ func (s *sums) add(c *change) {
 	}
 	grown := c.live[last] - c.live[0]
 	s.blocks += grown
-	s.grown[c.key.Size] += grown * size
+	s.grown[int64(size)] += grown * size
 	s.weight += c.differing * size
 	s.energy += c.differing / q * size * size
 	s.squares += c.differing * (1 - q) / q * size * size

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Class says what happens to the blocks of memory that grows.
@@ -35,6 +36,9 @@ type Row struct {
 	Parts []Part  `json:"parts,omitempty"`
 	// SecondsLeft is the time until the limit is reached at this rate, if the limit is known.
 	SecondsLeft *float64 `json:"seconds_to_limit,omitempty"`
+
+	// Values are the live bytes at each moment.
+	Values []float64 `json:"values"`
 
 	key string // the function of all rows
 	sum *sums
@@ -81,6 +85,9 @@ type Options struct {
 	// Room is the number of bytes to the limit; 0: unknown.
 	Room float64
 }
+
+// MinMoments is the number of moments from which steady growth can be told from a jump.
+const MinMoments = minSteps + 1
 
 const (
 	minSteps = 4
@@ -191,11 +198,11 @@ func (s *search) readPaths(moments []Moment) {
 }
 
 func nameOf(stack []Frame) string {
-	name := ""
-	for _, frame := range stack {
-		name += frame.Name + betweenFrames
+	names := make([]string, len(stack))
+	for i, frame := range stack {
+		names[i] = frame.Name
 	}
-	return name
+	return strings.Join(names, betweenNames)
 }
 
 // owners tests the sum of each owner. tests is the number of owners that could pass.
@@ -368,6 +375,11 @@ func (s *search) finish(row *Row) {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	row.Sizes = row.Sizes[:min(len(row.Sizes), maxParts)]
+	row.Values = make([]float64, len(sum.steps)+1)
+	row.Values[len(sum.steps)] = sum.live
+	for k := len(sum.steps) - 1; k >= 0; k-- {
+		row.Values[k] = row.Values[k+1] - sum.steps[k]
+	}
 	row.Parts = s.parts(row)
 	if s.options.Room > 0 {
 		left := s.options.Room / row.PerS

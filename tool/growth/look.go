@@ -60,7 +60,7 @@ func owner(stack []Frame) int {
 	for i, frame := range stack {
 		names[i] = frame.Name
 	}
-	return report.Inner(names)
+	return report.CountLibraryFrames(names)
 }
 
 // frames symbolizes stacks.

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unique"
 
@@ -28,36 +27,25 @@ type Frame struct {
 	Line int64  `json:"line,omitempty"`
 }
 
-// Stack is an interned stack: of frames (NamedStack) or of addresses (AddressStack). Equal stacks of several profiles
-// have the same value.
+// Stack is an interned stack: of names (NamedStack) or of addresses (AddressStack). Equal stacks of several profiles have
+// the same value.
 type Stack unique.Handle[string]
 
 // String returns the encoded stack.
 func (s Stack) String() string { return unique.Handle[string](s).Value() }
 
-const betweenFrames, betweenParts = "\x00", "\x01"
+const betweenNames = "\x00"
 
-// NamedStack interns the functions of a sample that has symbols.
+// NamedStack interns the functions of a sample that has symbols, without files and lines.
 func NamedStack(sample *profile.Sample) Stack { return stackOf(framesOf(sample)) }
 
-func stackOf(frames []Frame) Stack {
-	var b strings.Builder
-	for _, frame := range frames {
-		b.WriteString(frame.Name + betweenParts + frame.File + betweenParts + strconv.FormatInt(frame.Line, 10) + betweenFrames)
-	}
-	return Stack(unique.Make(b.String()))
-}
+func stackOf(frames []Frame) Stack { return Stack(unique.Make(nameOf(frames))) }
 
 // Frames decodes a stack of NamedStack, innermost first.
 func (s Stack) Frames() []Frame {
 	var frames []Frame
-	for one := range strings.SplitSeq(strings.TrimSuffix(s.String(), betweenFrames), betweenFrames) {
-		parts := strings.Split(one, betweenParts)
-		if len(parts) != 3 {
-			continue
-		}
-		line, _ := strconv.ParseInt(parts[2], 10, 64)
-		frames = append(frames, Frame{parts[0], parts[1], line})
+	for name := range strings.SplitSeq(s.String(), betweenNames) {
+		frames = append(frames, Frame{Name: name})
 	}
 	return frames
 }
@@ -86,16 +74,16 @@ func AddressStack(sample *profile.Sample) Stack { return Stack(unique.Make(repor
 // Key identifies a row in profiles of one process: its stack and the labels that determine its blocks.
 type Key struct {
 	Stack Stack
-	// Size is the size of the blocks, and Sampled their size when they were sampled.
+	// Size is the size of the blocks, and Sampled their size when they were sampled; 0: the profile does not state them.
 	Size, Sampled int64
 	// Interval is the mean number of bytes between two samples; 1: all blocks are recorded.
 	Interval     int64
 	asked, moved int64
 }
 
-// Counts are the values of a row: estimated numbers of blocks.
+// Counts are the values of a row: estimated numbers of blocks, and the bytes of those that are live.
 type Counts struct {
-	Live, Allocated float64
+	Live, Allocated, Bytes float64
 }
 
 // Moment is a heap profile in the form that Find needs.
@@ -114,7 +102,7 @@ func NewMoment(p *profile.Profile, live *int64, intern func(*profile.Sample) Sta
 	column := func(name string) int {
 		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
 	}
-	objects, bytes, allocated := column("inuse_objects"), column("inuse_space"), column("alloc_objects")
+	objects, bytes, allocated, allocatedBytes := column("inuse_objects"), column("inuse_space"), column("alloc_objects"), column("alloc_space")
 	if objects < 0 || bytes < 0 {
 		return Moment{}, fmt.Errorf("the profile does not count live blocks: expected one of the kind heap")
 	}
@@ -122,15 +110,19 @@ func NewMoment(p *profile.Profile, live *int64, intern func(*profile.Sample) Sta
 	for _, sample := range p.Sample {
 		key := Key{Stack: intern(sample), Size: label(sample, "bytes"), asked: label(sample, "asked"), moved: label(sample, "moved"),
 			Interval: cmp.Or(label(sample, "interval"), p.Period)}
-		n, b := sample.Value[objects], sample.Value[bytes]
-		if key.Size == 0 && n > 0 {
-			key.Size = b / n
-		}
 		key.Sampled = cmp.Or(label(sample, "drawn"), key.Size)
 		counts := m.Rows[key]
-		counts.Live += float64(n)
+		// The numbers of blocks are rounded, so those of large blocks follow from the bytes.
+		count := func(objects, bytes int) float64 {
+			if key.Size == 0 || bytes < 0 {
+				return float64(sample.Value[objects])
+			}
+			return float64(sample.Value[bytes]) / float64(key.Size)
+		}
+		counts.Live += count(objects, bytes)
+		counts.Bytes += float64(sample.Value[bytes])
 		if allocated >= 0 {
-			counts.Allocated += float64(sample.Value[allocated])
+			counts.Allocated += count(allocated, allocatedBytes)
 		}
 		m.Rows[key] = counts
 	}

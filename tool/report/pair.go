@@ -103,6 +103,31 @@ func pairRows(before, after *profile.Profile) pairs {
 // profiles.
 func Paired(before, after *profile.Profile) bool { return pairRows(before, after) != nil }
 
+// ChangeErrors returns the standard errors of the changes of totals, for sample types that both profiles have; nil if the
+// profiles are not of one process, and NaN for values that do not count blocks.
+func ChangeErrors(before, after *profile.Profile, types []string) []StandardError {
+	rows := pairRows(before, after)
+	if rows == nil {
+		return nil
+	}
+	errors := make([]StandardError, len(types))
+	for i, name := range types {
+		sum, counted := samplingError{}, map[string]bool{}
+		for _, p := range []*profile.Profile{before, after} {
+			errorOf := rows.errorOf(p, columnOf(p, name), counted)
+			if errorOf == nil {
+				sum.squares = math.NaN()
+				break
+			}
+			for _, sample := range p.Sample {
+				sum.add(errorOf(sample))
+			}
+		}
+		errors[i] = StandardError(math.Sqrt(sum.variance()))
+	}
+	return errors
+}
+
 // mark labels the rows of the difference.
 func (r pairs) mark(difference *profile.Profile) {
 	for _, sample := range difference.Sample {

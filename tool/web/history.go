@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/growth"
 )
 
 // Point holds the figures of one moment: present bytes, and counts since the start. Rates are computed from two points.
@@ -44,7 +46,7 @@ type Moment struct {
 	profile *profile.Profile
 	load    func() (*profile.Profile, error) // used if profile is nil: reads the profile from the folder
 	written bool                             // stored in the folder
-	held    func() (map[stack]int64, error)  // live bytes by stack, computed once
+	held    func() (growth.Moment, error)    // the rows for suspects, computed once
 }
 
 // The maximum numbers of points and moments in memory. A point takes 170 bytes, so 6,000 points take about 1 MB. A
@@ -140,15 +142,15 @@ func (h *History) enter(m *Moment) *Moment {
 	h.next++
 	h.looks++
 	m.ID, m.looked = h.next, h.looks
-	m.held = sync.OnceValues(func() (map[stack]int64, error) {
+	m.held = sync.OnceValues(func() (growth.Moment, error) {
 		h.mutex.Lock()
 		one := *m // a copy, because the profile may be moved to the folder in the meantime
 		h.mutex.Unlock()
 		p, err := one.Profile()
 		if err != nil {
-			return nil, err
+			return growth.Moment{}, err
 		}
-		return inUseByStack(p)
+		return growthRows(p)
 	})
 	h.moments = append(h.moments, m)
 	return m

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"seemalloc/tool/attach"
 	"seemalloc/tool/doctor"
@@ -268,7 +269,9 @@ func (s *Server) stats(url.Values) (any, error) {
 }
 
 func (s *Server) doctor(url.Values) (any, error) {
-	return noted(s, "doctor", func() (*doctor.Diagnosis, error) { return s.diagnosis.get(s.process.Diagnose) })
+	return noted(s, "doctor", func() (*doctor.Diagnosis, error) {
+		return s.diagnosis.get(func() (*doctor.Diagnosis, time.Duration, error) { return s.process.Diagnose(s.history) })
+	})
 }
 
 // noted queries the process and stores the answer. For a process that has ended it returns the stored answer.

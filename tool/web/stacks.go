@@ -29,6 +29,8 @@ type Stacks struct {
 	Errors   []stdError `json:"errors"` // standard errors of the totals, by type
 	// BaseErrors are those of the moment to compare with.
 	BaseErrors []stdError `json:"base_errors,omitempty"`
+	// ChangeErrors are those of the changes, if both profiles are of one process.
+	ChangeErrors []stdError `json:"change_errors,omitempty"`
 	// Labels describes the other filters for rows. It is nil in a report, which has no server to apply them.
 	Labels *Labels `json:"labels,omitempty"`
 }
@@ -105,6 +107,18 @@ func startErrors(s *Stacks, p, base *profile.Profile) *sync.WaitGroup {
 	s.Errors = make([]stdError, len(s.Types))
 	if base != nil {
 		s.BaseErrors = make([]stdError, len(s.Types))
+	}
+	const mostRows = 200_000 // pairing takes a microsecond a row and type
+	if base != nil && len(p.Sample)+len(base.Sample) <= mostRows {
+		all.Go(func() {
+			var types []string
+			for _, t := range s.Types {
+				types = append(types, t.Name)
+			}
+			for _, e := range report.ChangeErrors(base, p, types) {
+				s.ChangeErrors = append(s.ChangeErrors, stdError(e))
+			}
+		})
 	}
 	for i, t := range s.Types {
 		byName := func(known *profile.ValueType) bool { return known.Type == t.Name }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/growth"
 	"seemalloc/tool/store"
 )
 
@@ -128,12 +129,12 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	}
 	load := d.loader(m.ID)
 	one := &Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Pinned: m.Pinned, load: load}
-	one.held = sync.OnceValues(func() (map[stack]int64, error) {
+	one.held = sync.OnceValues(func() (growth.Moment, error) {
 		p, err := load()
 		if err != nil {
-			return nil, err
+			return growth.Moment{}, err
 		}
-		return inUseByStack(p)
+		return growthRows(p)
 	})
 	d.older[m.ID] = one
 	return one

@@ -1,124 +1,140 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"sync"
-	"unique"
+	"time"
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/growth"
 	"seemalloc/tool/report"
 )
 
-// Suspect is a stack with growing memory, its growth per second and the certainty of the growth.
+// Suspect is a cause of growth, as `seemalloc growth` finds it (tool/growth).
 type Suspect struct {
-	Stack []string `json:"stack"`       // functions, innermost first
-	Inner int      `json:"inner"`       // number of innermost functions that belong to a standard library: the next function holds the memory
-	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil-Sen estimator)
-	// Certainty is the probability, 0 to 1, that memory without a trend does not produce such a sequence of values
-	// (Mann-Kendall test, normal approximation, one-sided).
-	Certainty float64 `json:"sure"`
-	Now       int64   `json:"now"`
-	Values    []int64 `json:"values"` // live bytes at each moment
-	Times     []int64 `json:"times"`  // times of the moments, in ms since 1970
-
-	left bool // filtered out
+	Stack []string `json:"stack"` // the function that owns the memory, with its callers after it
+	Inner int      `json:"inner"` // number of innermost functions that belong to a standard library: none
+	PerS  float64  `json:"bytes_per_s"`
+	Error float64  `json:"standard_error"` // of PerS
+	// Certainty is the confidence that it grows, 0 to 1.
+	Certainty float64      `json:"sure"`
+	Class     growth.Class `json:"class"`
+	Now       int64        `json:"now"`
+	Values    []int64      `json:"values"` // live bytes at each moment
+	Times     []int64      `json:"times"`  // times of the moments, in ms since 1970
 }
 
-// minMoments is the minimum number of moments for a significant result.
-const minMoments = 4
-
-// GrowthSuspects ranks stacks by the growth rate of their memory over the moments. It returns no suspects if the time
-// of a moment is unknown.
+// GrowthSuspects returns the growth over the moments, the fastest first. It returns no suspects if the time of a moment
+// is unknown.
 func GrowthSuspects(moments []Moment, limit int) ([]Suspect, error) {
-	return suspectsOf(moments, limit, stackFilter{}, Moment.heldByStack)
+	return suspectsOf(moments, limit, stackFilter{}, Moment.rows)
 }
 
-// suspectsOf ranks the stacks that pass the filter. heldOf returns the live bytes of a moment by stack.
-func suspectsOf(moments []Moment, limit int, filter stackFilter, heldOf func(Moment) (map[stack]int64, error)) ([]Suspect, error) {
-	if len(moments) < minMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
-		return []Suspect{}, nil
-	}
-	times, since1970 := make([]float64, len(moments)), make([]int64, len(moments))
-	found := map[stack]*Suspect{}
-	for i, m := range moments {
-		times[i], since1970[i] = float64(m.Time)/1000, m.Time
-		held, err := heldOf(m)
-		if err != nil {
-			return nil, err
-		}
-		for stack, bytes := range held {
-			s := found[stack]
-			if s == nil {
-				names := stack.names()
-				s = &Suspect{Stack: names, Inner: report.CountLibraryFrames(names), Values: make([]int64, len(moments)), Times: since1970}
-				found[stack] = s
-				s.left = !filter.passes(names)
-			}
-			s.Values[i] = bytes
-		}
+// suspectsOf examines the stacks that pass the filter. rowsOf returns the rows of a moment.
+func suspectsOf(moments []Moment, limit int, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) ([]Suspect, error) {
+	result, times, err := findGrowth(moments, filter, rowsOf)
+	if err != nil || result == nil {
+		return []Suspect{}, err
 	}
 	out := []Suspect{}
-	for _, s := range found {
-		if s.left {
+	for _, row := range result.Rows[:min(len(result.Rows), limit)] {
+		s := Suspect{Stack: names(row.Stack), PerS: row.PerS, Error: row.Error, Certainty: row.Confidence, Class: row.Class, Now: int64(row.Live), Times: times}
+		for _, value := range row.Values {
+			s.Values = append(s.Values, int64(math.Round(value)))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// recentGrowth returns the growth over the last two minutes, or nil if there are too few moments.
+func (h *History) recentGrowth() (*growth.Result, error) {
+	const lasts = 120_000 // ms
+	moments := h.Moments()
+	if len(moments) == 0 {
+		return nil, nil
+	}
+	from := moments[len(moments)-1].Time - lasts
+	result, _, err := findGrowth(slices.DeleteFunc(moments, func(m Moment) bool { return m.Time < from }), stackFilter{}, Moment.rows)
+	return result, err
+}
+
+// findGrowth returns the growth over the moments and their times, or nil if there are too few moments, or one without a
+// time.
+func findGrowth(moments []Moment, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) (*growth.Result, []int64, error) {
+	if slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
+		return nil, nil, nil
+	}
+	times, all, err := inOrder(moments, rowsOf)
+	if err != nil || len(all) < growth.MinMoments {
+		return nil, nil, err
+	}
+	options := growth.OwnerOptions()
+	options.Frames = func(stacks []growth.Stack) [][]growth.Frame {
+		frames := make([][]growth.Frame, len(stacks))
+		for i, stack := range stacks {
+			frames[i] = stack.Frames()
+		}
+		return frames
+	}
+	options.Keep = func(_ growth.Key, frames []growth.Frame) bool { return filter.passes(names(frames)) }
+	result, err := growth.Find(all, options)
+	return result, times, err
+}
+
+// inOrder returns the rows of the moments by time, one for each time.
+func inOrder(moments []Moment, rowsOf func(Moment) (growth.Moment, error)) (times []int64, all []growth.Moment, err error) {
+	moments = slices.Clone(moments)
+	slices.SortStableFunc(moments, func(a, b Moment) int { return cmp.Compare(a.Time, b.Time) })
+	for _, m := range moments {
+		if len(times) > 0 && times[len(times)-1] == m.Time {
 			continue
 		}
-		s.PerS = slope(times, s.Values)
-		s.Certainty = certainty(s.Values)
-		s.Now = s.Values[len(s.Values)-1]
-		if s.PerS > 0 {
-			out = append(out, *s)
+		rows, err := rowsOf(m)
+		if err != nil {
+			return nil, nil, err
 		}
+		rows.TimeNS = m.Time * int64(time.Millisecond)
+		times, all = append(times, m.Time), append(all, rows)
 	}
-	// A fast growth that may be random comes after a slower one that is certain.
-	slices.SortFunc(out, func(a, b Suspect) int { return descending(a.PerS*weight(a.Certainty), b.PerS*weight(b.Certainty)) })
-	return out[:min(len(out), limit)], nil
+	return times, all, nil
 }
 
-// stack holds the names of a stack's functions, innermost first. Equal stacks of different profiles have the same
-// value. The names are released with the last reference.
-type stack unique.Handle[string]
-
-const betweenNames = "\x00"
-
-func stackOf(sample *profile.Sample) stack {
-	var names []string
-	for _, frame := range report.Frames(sample) {
-		names = append(names, frame.Name)
+func names(frames []growth.Frame) []string {
+	list := make([]string, len(frames))
+	for i, frame := range frames {
+		list[i] = frame.Name
 	}
-	return stack(unique.Make(strings.Join(names, betweenNames)))
+	return list
 }
 
-func (s stack) names() []string {
-	return strings.Split(unique.Handle[string](s).Value(), betweenNames)
-}
+func (m Moment) rows() (growth.Moment, error) { return m.held() }
 
-func (m Moment) heldByStack() (map[stack]int64, error) { return m.held() }
-
-// filteredLiveBytes caches the live bytes of selected rows and modules for each moment, like Moment does for all rows:
+// filteredLiveBytes caches the selected rows and modules for each moment, like Moment does for all rows:
 // a page repeats its request, and only the latest moment is new. Safe for concurrent use.
 type filteredLiveBytes struct {
 	mutex  sync.Mutex
 	choice string // the last selection; results for other selections are dropped
-	held   map[int]map[stack]int64
+	held   map[int]growth.Moment
 }
 
 // suspects ranks the stacks that pass the first filter, by the rows that pass the second.
 func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
 	if filter.module == "" && rows.isAll() {
-		return suspectsOf(moments, limit, filter, Moment.heldByStack)
+		return suspectsOf(moments, limit, filter, Moment.rows)
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	known := map[int]map[stack]int64{} // of these moments only
+	known := map[int]growth.Moment{} // of these moments only
 	choice := filter.module + " " + rows.key()
 	if c.choice == choice {
 		known = c.held
 	}
-	c.choice, c.held = choice, map[int]map[stack]int64{}
-	return suspectsOf(moments, limit, filter, func(m Moment) (map[stack]int64, error) {
+	c.choice, c.held = choice, map[int]growth.Moment{}
+	return suspectsOf(moments, limit, filter, func(m Moment) (growth.Moment, error) {
 		held, ok := known[m.ID]
 		if !ok {
 			p, err := m.Profile()
@@ -126,10 +142,10 @@ func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFi
 				p, err = withoutAllocatorFrames(rows.apply(p))
 			}
 			if err != nil {
-				return nil, err
+				return held, err
 			}
-			if held, err = heldIn(filter.ofModule(p)); err != nil {
-				return nil, err
+			if held, err = growth.NewMoment(filter.ofModule(p), nil, growth.NamedStack); err != nil {
+				return held, err
 			}
 		}
 		c.held[m.ID] = held
@@ -197,80 +213,13 @@ func withoutAllocatorFrames(p *profile.Profile) (*profile.Profile, error) {
 	return p, p.RemoveUninteresting()
 }
 
-// inUseByStack returns the live bytes of each stack in a profile.
-func inUseByStack(p *profile.Profile) (map[stack]int64, error) {
+// growthRows returns the rows of a profile.
+func growthRows(p *profile.Profile) (growth.Moment, error) {
 	p, err := withoutAllocatorFrames(p)
 	if err != nil {
-		return nil, err
+		return growth.Moment{}, err
 	}
-	return heldIn(p)
-}
-
-func heldIn(p *profile.Profile) (map[stack]int64, error) {
-	index, err := report.SampleIndex(p, "inuse", "bytes")
-	if err != nil {
-		return nil, err
-	}
-	held := map[stack]int64{}
-	for _, sample := range p.Sample {
-		if sample.Value[index] > 0 {
-			held[stackOf(sample)] += sample.Value[index]
-		}
-	}
-	return held, nil
-}
-
-func weight(sure float64) float64 { return math.Pow(sure, 4) }
-
-func descending(a, b float64) int {
-	switch {
-	case a > b:
-		return -1
-	case a < b:
-		return 1
-	}
-	return 0
-}
-
-func slope(times []float64, values []int64) float64 {
-	var slopes []float64
-	for i := range values {
-		for j := i + 1; j < len(values); j++ {
-			if times[j] > times[i] {
-				slopes = append(slopes, float64(values[j]-values[i])/(times[j]-times[i]))
-			}
-		}
-	}
-	if len(slopes) == 0 {
-		return 0
-	}
-	slices.Sort(slopes)
-	return (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
-}
-
-// certainty computes the Mann-Kendall test with its correction for ties.
-func certainty(values []int64) float64 {
-	n, score := float64(len(values)), 0.0
-	ties := map[int64]float64{}
-	for i, a := range values {
-		ties[a]++
-		for _, b := range values[i+1:] {
-			switch {
-			case b > a:
-				score++
-			case b < a:
-				score--
-			}
-		}
-	}
-	variance := n * (n - 1) * (2*n + 5)
-	for _, t := range ties {
-		variance -= t * (t - 1) * (2*t + 5)
-	}
-	if variance <= 0 || score <= 0 {
-		return 0
-	}
-	return 1 - math.Erfc((score-1)/math.Sqrt(variance/18)/math.Sqrt2)/2
+	return growth.NewMoment(p, nil, growth.NamedStack)
 }
 
 // standardError returns the error of the total for a profile from which frames have been removed.

@@ -168,8 +168,8 @@ func (k *recentProfiles) of(name string) *rateLimited[*profile.Profile] {
 	return one
 }
 
-// Diagnose takes two snapshots. took is the time for which the process was busy.
-func (p *Process) Diagnose() (found *doctor.Diagnosis, elapsed time.Duration, err error) {
+// Diagnose takes two snapshots, and judges growth by the history. elapsed is the time for which the process was busy.
+func (p *Process) Diagnose(h *History) (found *doctor.Diagnosis, elapsed time.Duration, err error) {
 	take := func() (snapshot *doctor.Snapshot, err error) {
 		err = p.Do(func(c *attach.Client) (err error) {
 			began := time.Now()
@@ -188,7 +188,11 @@ func (p *Process) Diagnose() (found *doctor.Diagnosis, elapsed time.Duration, er
 	if err != nil {
 		return nil, elapsed, err
 	}
-	return doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All), elapsed, nil
+	pair := doctor.Pair{Before: before, After: after, NoGrowth: "too few profiles so far: check again in some seconds"}
+	if pair.Growth, err = h.recentGrowth(); err != nil {
+		pair.NoGrowth = err.Error()
+	}
+	return doctor.Examine(pair, doctor.All), elapsed, nil
 }
 
 // Watcher fills a history until the process ends.

@@ -73,6 +73,7 @@ export interface Stacks {
   comments: string[] | null;
   errors: (number | null)[]; // standard errors of the totals, by type; null: unknown
   base_errors?: (number | null)[];
+  change_errors?: (number | null)[]; // if both profiles are of one process: that of the blocks that differ
   labels?: Labels; // other filters for rows
 }
 
@@ -92,7 +93,9 @@ export interface Suspect {
   stack: string[]; // innermost first
   inner: number; // number of innermost functions that belong to a standard library; the next one holds the memory
   bytes_per_s: number;
+  standard_error: number; // of bytes_per_s
   sure: number;
+  class: "leak-like" | "cache-like";
   now: number;
   values: number[];
   times: number[]; // of the values, ms since 1970
@@ -155,7 +158,7 @@ export interface Finding {
   why: string;
   change: string[];
   places?: string;
-  sites?: { place: string; stack: string[]; bytes: number; share: number }[];
+  sites?: { place: string; stack: string[]; bytes: number; share: number; notes?: string[] }[];
 }
 
 export interface Diagnosis {

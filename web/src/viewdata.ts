@@ -81,6 +81,7 @@ export interface ProfileInfo {
   comments: string[];
   error: number | null; // of the sum; 0 if unknown here
   baseError: number | null;
+  changeError?: number | null;
   labels?: Labels;
   modules: string[];
   total: { value: number; base: number; weight: number };
@@ -201,6 +202,7 @@ export function computeView(stacks: Stacks, { kind, view, shown: settings }: Vie
     comments: stacks.comments ?? [],
     error: errorOf(stacks.errors),
     baseError: errorOf(stacks.base_errors),
+    ...(stacks.change_errors ? { changeError: errorOf(stacks.change_errors) } : {}),
     labels: stacks.labels,
     total,
     modules: [...new Set(stacks.frames.map((frame) => frame.m ?? ""))].filter(Boolean).sort(),

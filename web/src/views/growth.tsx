@@ -1,4 +1,4 @@
-// Stacks ranked by how steadily their memory grows.
+// Functions whose memory grows steadily.
 import { useRef } from "preact/hooks";
 import type { State, Suspect } from "../answers.ts";
 import { api, isReport } from "../api.ts";
@@ -90,8 +90,8 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
       )}
       {value?.length === 0 && (
         <p class="note">
-          {query ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far,
-          or some of them have no time.
+          {query ? "Nothing that passes the filters" : "Nothing"} grows with a certainty of 95 %, or there are fewer than
+          five profiles so far, or some of them have no time.
         </p>
       )}
       {thread && state.live && (
@@ -101,14 +101,16 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
         </p>
       )}
       {value && value.length > 0 && (
-        <table ref={table} class="figures stacked" style={{ "--columns": 4 }}>
+        <table ref={table} class="figures stacked" style={{ "--columns": 6 }}>
           <thead>
             <tr>
               <th scope="col">per second</th>
               <th scope="col">holds now</th>
+              <th scope="col">± error</th>
               <th scope="col">certainty</th>
+              <th scope="col">class</th>
               <th scope="col">over time</th>
-              <th scope="col">allocated in, called by …</th>
+              <th scope="col">held by, called by …</th>
             </tr>
           </thead>
           <tbody>
@@ -116,7 +118,9 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
               <tr key={one.stack.join()}>
                 <td>{bytes(one.bytes_per_s)}</td>
                 <td>{bytes(one.now)}</td>
+                <td>± {bytes(one.standard_error)}</td>
                 <td>{certainty(one)}</td>
+                <td>{one.class}</td>
                 <td>
                   <Spark values={one.values} times={one.times} />
                 </td>
@@ -129,7 +133,8 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
         </table>
       )}
       <p class="note">
-        Per second: the median of the slopes between all pairs of profiles. Certainty: Mann-Kendall test for a trend.
+        One cause is one row, with the figures of <code>seemalloc growth</code>. leak-like: none of the accumulating
+        blocks is freed; cache-like: some are, but more are allocated.
       </p>
     </section>
   );

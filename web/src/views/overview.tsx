@@ -4,7 +4,6 @@ import type { Point, SampleType, State, Suspect } from "../answers.ts";
 import { api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
 import { amount, bytes, clock, count, percent } from "../model/format.ts";
-import { mergeGrowth } from "../model/growth.ts";
 import { RESIDENT_PARTS } from "../model/residentparts.ts";
 import { appendPoints, insertGaps, ratePerSecond, timesInSeconds, valuesOf } from "../model/series.ts";
 import type { FunctionMemory } from "../model/stacks.ts";
@@ -85,15 +84,15 @@ function LargestHolders({ result, change }: { result: ViewResult | null; change:
 }
 
 function FastestGrowth({ suspects, change }: { suspects: Suspect[] | null; change: Change }) {
-  const sure = useMemo(() => mergeGrowth((suspects ?? []).filter((one) => one.sure > 0.9)).slice(0, 3), [suspects]);
+  const sure = (suspects ?? []).slice(0, 3);
   if (!suspects) return <p>…</p>;
   if (sure.length === 0) return <p>Nothing grows steadily so far.</p>;
   return (
     <ol>
       {sure.map((one) => (
         <li key={one.stack.join("\n")}>
-          <Path stack={one.stack} inner={one.inner} change={change} /> grows by {bytes(one.bytes_per_s)} a second and
-          holds {bytes(one.now)}
+          <Path stack={one.stack} inner={one.inner} change={change} /> grows by {bytes(one.bytes_per_s)} ±{" "}
+          {bytes(one.standard_error)} a second ({one.class}) and holds {bytes(one.now)}
         </li>
       ))}
     </ol>

@@ -1,13 +1,12 @@
 // A stack in one line: the allocating function and its callers, without the innermost intermediate functions. Each name
 // links to its callers.
-import { MAX_NAMES } from "../model/growth.ts";
 import type { Change } from "../state.ts";
 
 export function Path({
   stack,
   inner = 0,
   change,
-  maxNames = MAX_NAMES,
+  maxNames = 3,
 }: {
   stack: string[];
   inner?: number;

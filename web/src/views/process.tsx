@@ -1,6 +1,6 @@
 // Size classes, calls into the kernel, doctor's findings, and the options: one table each.
 import { useRef, useState } from "preact/hooks";
-import type { Request, Setting, State } from "../answers.ts";
+import type { Diagnosis, Request, Setting, State } from "../answers.ts";
 import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
@@ -257,6 +257,16 @@ function findingView(id: string, state: State): Partial<ViewState> | undefined {
   };
 }
 
+/** "No problem" is shown as good only if every check could look. */
+function Clean({ of }: { of: Diagnosis }) {
+  const unseen = of.looked_at.filter((one) => one.missing).map((one) => one.what);
+  return (
+    <p class={unseen.length ? "note" : "good"}>
+      No problem found in {of.seconds.toFixed(1)} s{unseen.length > 0 && `; not checked: ${unseen.join(", ")}`}.
+    </p>
+  );
+}
+
 export function Doctor({ state, change }: { state: State; change: Change }) {
   const [round, setRound] = useState(0);
   const { value, problem } = useRequest(api.doctor, 0, [round]);
@@ -271,16 +281,7 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
       )}
       <Problem text={problem} />
       {!value && !problem && <p>Checking …</p>}
-      {value && !value.findings?.length && <p class="good">No problem found in {value.seconds.toFixed(1)} s.</p>}
-      {value && (
-        <p class="note">
-          Doctor checks how memory is used, and does not search for leaks: for growth see{" "}
-          <button class="link" onClick={() => change({ view: "growth" })}>
-            Growth
-          </button>
-          .
-        </p>
-      )}
+      {value && !value.findings?.length && <Clean of={value} />}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>
           <h2>
@@ -311,7 +312,7 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
                       {site.place}
                     </button>{" "}
                     <small>
-                      {bytes(site.bytes)}, {Math.round(100 * site.share)} %
+                      {bytes(site.bytes)}, {Math.round(100 * site.share)} %{site.notes?.map((note) => `; ${note}`)}
                     </small>
                   </li>
                 ))}

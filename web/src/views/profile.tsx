@@ -338,13 +338,15 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
   );
 }
 
-function Total({ about: { types, type, unit, t, isComparison, error, baseError, total } }: { about: ProfileInfo }) {
+function Total({ about }: { about: ProfileInfo }) {
+  const { types, type, unit, t, isComparison, error, baseError, total } = about;
+  const changeError = about.changeError === undefined ? differenceError(error, baseError) : about.changeError;
   return (
     <p class="total">
       <strong>{amount(total.value, unit)}</strong> {types[type] && typeText(types[type]!.what, unit)}
       {plusMinus(error, unit, " (standard error)")}
       {isComparison &&
-        `, ${amount(total.value - total.base, unit, true)}${plusMinus(differenceError(error, baseError), unit)} since then`}
+        `, ${amount(total.value - total.base, unit, true)}${plusMinus(changeError, unit)} since then`}
       {t > 0 && `, at ${clock(t)}`}
     </p>
   );
