@@ -84,7 +84,7 @@ func TestFragmentationWithEverythingRecorded(t *testing.T) {
 func TestGrowthIsChargedToGrowingSites(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "grown")
-	report, flat, _ := top(t, p.pid, "--kind", "growth")
+	report, flat, _ := top(t, p.pid, "--kind", "expansion")
 	const mib = 1 << 20
 	if flat["load_index"] < 62*mib || flat["load_index"] > 68*mib {
 		t.Errorf("load_index has made the heap grow by %d, expected 64 MiB", flat["load_index"])

@@ -356,9 +356,9 @@ test("a report opens from its file without any request", { timeout: TEST_TIMEOUT
   await page.getByLabel("compared with").selectOption(moments[1]);
   await page.getByText("since then").waitFor();
   await page.getByRole("row", { name: "leaky_parser" }).locator("td.increase").first().waitFor();
-  await page.getByLabel(/^profile/).selectOption("growth");
+  await page.getByLabel(/^profile/).selectOption("expansion");
   await page.locator("tbody tr").first().waitFor();
-  await eventually(() => assert.match(page.url(), /kind=growth/));
+  await eventually(() => assert.match(page.url(), /kind=expansion/));
   assert.equal(await page.locator(".problem").count(), 0);
   await closeReport(page, file);
 });

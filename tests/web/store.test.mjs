@@ -89,7 +89,7 @@ test("the last profile of each other kind, and the last map, are shown", { timeo
   const { stored, kinds } = await getJSON(url + "api/state");
   assert.ok(stored.map);
   const names = kinds.map((one) => one.name);
-  for (const name of ["heap", "peak", "growth", "fragmentation", "lifetime", "churn", "deaths"])
+  for (const name of ["heap", "peak", "expansion", "fragmentation", "lifetime", "churn", "deaths"])
     assert.ok(names.includes(name), `${name} is not among ${names}`);
   const page = await openPage(url, { view: "functions", kind: "peak" });
   await page

@@ -51,7 +51,7 @@ const kindsHelp = `Kinds of profiles:
   threads   live blocks, by the thread that allocated them (labels thread and tid)
   remote    blocks freed by a thread other than the one that allocated them; also with --seconds
   cpu       CPU time, as far as it has been profiled (` + "`seemalloc cpu`" + `)
-  growth    allocations for which the heap grew; memory returned to the OS is not subtracted
+  expansion allocations for which the heap took memory from the OS; memory returned to it is not subtracted
   pools     blocks of memory pools that the program reports (seemalloc_pool_create), by pool
   fragmentation
             free memory in half-empty spans, by the stacks of the blocks that pin them

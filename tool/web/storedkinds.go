@@ -56,7 +56,14 @@ func (h *History) StoredKinds(all []Kind) ([]Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(kind Kind) bool {
+	all = slices.Clone(all)
+	for i, kind := range all { // a folder of version 0.1
+		const present, old = "expansion", "growth"
+		if kind.Name == present && !slices.Contains(notes, storedProfileName+present) && slices.Contains(notes, storedProfileName+old) {
+			all[i].Name = old
+		}
+	}
+	return slices.DeleteFunc(all, func(kind Kind) bool {
 		return kind.Name != "heap" && !slices.Contains(notes, storedProfileName+kind.Name)
 	}), nil
 }

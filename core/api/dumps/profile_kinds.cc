@@ -18,16 +18,22 @@ constexpr ProfileKind kProfileKinds[] = {
     {"threads", "blocks in use, by stack and by the thread that allocated them", threads_profile},
     {"remote", "blocks that another thread than the one that allocated them has freed",
      remote_free_profile},
-    {"growth", "who made the heap grow from the system", growth_profile},
+    {"expansion", "stacks for which the heap took memory from the OS", growth_profile},
     {"pools", "blocks of the memory pools that the program reports, by pool and stack",
      pool_profile},
     {"fragmentation", "free memory in half-empty spans, by the stacks of the blocks that pin them",
      fragmentation_profile},
     {"cpu", "CPU time, as far as it has been profiled: by now, or the last time", cpu_profile},
 };
+
+// The name until version 0.1, accepted for one more version. `seemalloc growth` is about live memory.
+constexpr const char* kOldNames[][2] = {{"growth", "expansion"}};
 }  // namespace
 
 const ProfileKind* find_profile_kind(const char* name) {
+  for (const auto& [old_name, present] : kOldNames) {
+    if (text_equal(old_name, name)) name = present;
+  }
   for (const ProfileKind& kind : kProfileKinds) {
     if (text_equal(kind.name, name)) return &kind;
   }

@@ -27,7 +27,7 @@ namespace {
 
 std::string take_growth_profile() {
   ProfileBytes taken{};
-  EXPECT_TRUE(find_profile_kind("growth")->collect(&taken));
+  EXPECT_TRUE(find_profile_kind("expansion")->collect(&taken));
   std::string bytes(taken.data, taken.bytes);
   release_profile(taken);
   return bytes;
@@ -138,7 +138,7 @@ TEST(Growth, WithMemoryRefused) {
     EXPECT_EQ(one_block(512 * MiB), nullptr);
     EXPECT_EQ(profile::growth_totals().bytes, before.bytes);
     ProfileBytes taken{};
-    EXPECT_FALSE(find_profile_kind("growth")->collect(&taken));
+    EXPECT_FALSE(find_profile_kind("expansion")->collect(&taken));
   }
   // Every second call is refused: in any case all memory obtained is accounted for.
   std::vector<void*> blocks;

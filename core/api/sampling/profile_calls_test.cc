@@ -90,7 +90,7 @@ TEST_F(ProfileCalls, WriteEachKindByItsName) {
       {"peak", "peak_space/bytes"},    {"since", "inuse_space/bytes"},
       {"churn", "alloc_space/bytes"},  {"lifetime", "alive_space/bytes"},
       {"deaths", "freed_space/bytes"}, {"threads", "inuse_space/bytes"},
-      {"remote", "space/bytes"},       {"growth", "growth_space/bytes"},
+      {"remote", "space/bytes"},       {"expansion", "growth_space/bytes"},
       {"pools", "inuse_space/bytes"},  {"fragmentation", "fragmentation_space/bytes"},
       {"cpu", "cpu/nanoseconds"},
   };
