@@ -15,7 +15,7 @@ import (
 	"seemalloc/tool/web"
 )
 
-// reportMoments is the number of heap profiles in a report of a process. Growth is visible from four on.
+// reportMoments is the number of heap profiles in a report of a process. Growth is visible from five on.
 const reportMoments = 6
 
 func (a *app) reportCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/growth"
 	"seemalloc/tool/report"
 )
 
@@ -180,7 +181,11 @@ func (s *Server) suspects(q url.Values) (any, error) {
 			return nil, err
 		}
 	}
-	return s.filteredLiveBytes.suspects(window, limit, filter, rows)
+	least := growth.MinMoments
+	if s.process == nil { // what grew between two files
+		least = 2
+	}
+	return s.filteredLiveBytes.suspects(window, least, limit, filter, rows)
 }
 
 // momentsIn returns the moments of a time range. Without one it returns all moments in memory.

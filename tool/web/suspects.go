@@ -22,26 +22,29 @@ type Suspect struct {
 	// Certainty is the confidence that it grows, 0 to 1.
 	Certainty float64      `json:"sure"`
 	Class     growth.Class `json:"class"`
-	Now       int64        `json:"now"`
-	Values    []int64      `json:"values"` // live bytes at each moment
-	Times     []int64      `json:"times"`  // times of the moments, in ms since 1970
+	// Steady is false if there are too few moments to distinguish steady growth from a jump.
+	Steady bool    `json:"steady"`
+	Now    int64   `json:"now"`
+	Values []int64 `json:"values"` // live bytes at each moment
+	Times  []int64 `json:"times"`  // times of the moments, in ms since 1970
 }
 
 // GrowthSuspects returns the growth over the moments, the fastest first. It returns no suspects if the time of a moment
 // is unknown.
 func GrowthSuspects(moments []Moment, limit int) ([]Suspect, error) {
-	return suspectsOf(moments, limit, stackFilter{}, Moment.rows)
+	return suspectsOf(moments, growth.MinMoments, limit, stackFilter{}, Moment.rows)
 }
 
-// suspectsOf examines the stacks that pass the filter. rowsOf returns the rows of a moment.
-func suspectsOf(moments []Moment, limit int, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) ([]Suspect, error) {
-	result, times, err := findGrowth(moments, filter, rowsOf)
+// suspectsOf examines the stacks that pass the filter. rowsOf returns the rows of a moment. It returns no suspects if
+// there are fewer moments than least.
+func suspectsOf(moments []Moment, least, limit int, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) ([]Suspect, error) {
+	result, times, err := findGrowth(moments, least, filter, rowsOf)
 	if err != nil || result == nil {
 		return []Suspect{}, err
 	}
 	out := []Suspect{}
 	for _, row := range result.Rows[:min(len(result.Rows), limit)] {
-		s := Suspect{Stack: names(row.Stack), PerS: row.PerS, Error: row.Error, Certainty: row.Confidence, Class: row.Class, Now: int64(row.Live), Times: times}
+		s := Suspect{Stack: names(row.Stack), PerS: row.PerS, Error: row.Error, Certainty: row.Confidence, Class: row.Class, Steady: result.Steady, Now: int64(row.Live), Times: times}
 		for _, value := range row.Values {
 			s.Values = append(s.Values, int64(math.Round(value)))
 		}
@@ -58,18 +61,18 @@ func (h *History) recentGrowth() (*growth.Result, error) {
 		return nil, nil
 	}
 	from := moments[len(moments)-1].Time - lasts
-	result, _, err := findGrowth(slices.DeleteFunc(moments, func(m Moment) bool { return m.Time < from }), stackFilter{}, Moment.rows)
+	result, _, err := findGrowth(slices.DeleteFunc(moments, func(m Moment) bool { return m.Time < from }), growth.MinMoments, stackFilter{}, Moment.rows)
 	return result, err
 }
 
 // findGrowth returns the growth over the moments and their times, or nil if there are too few moments, or one without a
 // time.
-func findGrowth(moments []Moment, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) (*growth.Result, []int64, error) {
+func findGrowth(moments []Moment, least int, filter stackFilter, rowsOf func(Moment) (growth.Moment, error)) (*growth.Result, []int64, error) {
 	if slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return nil, nil, nil
 	}
 	times, all, err := inOrder(moments, rowsOf)
-	if err != nil || len(all) < growth.MinMoments {
+	if err != nil || len(all) < least {
 		return nil, nil, err
 	}
 	options := growth.OwnerOptions()
@@ -122,9 +125,9 @@ type filteredLiveBytes struct {
 }
 
 // suspects ranks the stacks that pass the first filter, by the rows that pass the second.
-func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
+func (c *filteredLiveBytes) suspects(moments []Moment, least, limit int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
 	if filter.module == "" && rows.isAll() {
-		return suspectsOf(moments, limit, filter, Moment.rows)
+		return suspectsOf(moments, least, limit, filter, Moment.rows)
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -134,7 +137,7 @@ func (c *filteredLiveBytes) suspects(moments []Moment, limit int, filter stackFi
 		known = c.held
 	}
 	c.choice, c.held = choice, map[int]growth.Moment{}
-	return suspectsOf(moments, limit, filter, func(m Moment) (growth.Moment, error) {
+	return suspectsOf(moments, least, limit, filter, func(m Moment) (growth.Moment, error) {
 		held, ok := known[m.ID]
 		if !ok {
 			p, err := m.Profile()

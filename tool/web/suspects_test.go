@@ -79,7 +79,7 @@ func TestSuspectsOfChosenFunctions(t *testing.T) {
 		addToHistory(h, heapOf(time.Unix(1e9+5*i, 0), map[string]int64{"leak_a": 1000 + 3e6*i, "leak_b": 1000 + 2e6*i, "leak_c": 1000 + 1e6*i}), false)
 	}
 	for query, want := range map[string]string{"": "leak_a", "focus=LEAK_C": "leak_c", "ignore=_a%7C_c": "leak_b", "focus=main&ignore=leak_a": "leak_b", "focus=none": ""} {
-		all, err := suspectsOf(h.Moments(), 1, filterOf(t, query), Moment.rows)
+		all, err := suspectsOf(h.Moments(), growth.MinMoments, 1, filterOf(t, query), Moment.rows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := chosen.suspects(h.Moments(), 1, filterOf(t, query), rows)
+		all, err := chosen.suspects(h.Moments(), growth.MinMoments, 1, filterOf(t, query), rows)
 		if err != nil || len(all) == 0 {
 			return fmt.Sprint(err)
 		}
@@ -293,6 +293,22 @@ func TestTooFewMomentsHaveNoSuspects(t *testing.T) {
 	}
 	if all, err := GrowthSuspects(h.Moments(), 10); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// What grew between two files is shown, without a claim that it was steady.
+func TestSuspectsBetweenTwoFiles(t *testing.T) {
+	h := &History{}
+	for i := range int64(2) {
+		h.AddFile("file", heapOf(time.Unix(1e9+20*i, 0), map[string]int64{"leak": 1e6 + 4e6*i, "steady": 5e6}))
+	}
+	server, err := NewServer(Options{}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := suspectsAt(t, listen(t, server)+"api/suspects?last=0")
+	if len(all) != 1 || all[0].Stack[0] != "leak" || math.Abs(all[0].PerS-2e5) > 1 || all[0].Steady || len(all[0].Values) != 2 {
+		t.Errorf("%+v", all)
 	}
 }
 

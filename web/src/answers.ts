@@ -96,6 +96,7 @@ export interface Suspect {
   standard_error: number; // of bytes_per_s
   sure: number;
   class: "leak-like" | "cache-like";
+  steady: boolean; // false: too few profiles to distinguish steady growth from a jump
   now: number;
   values: number[];
   times: number[]; // of the values, ms since 1970

@@ -90,14 +90,19 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
       )}
       {value?.length === 0 && (
         <p class="note">
-          {query ? "Nothing that passes the filters" : "Nothing"} grows with a certainty of 95 %, or there are fewer than
-          five profiles so far, or some of them have no time.
+          {query ? "Nothing that passes the filters" : "Nothing"} grows with a certainty of 95 %, or there are too few
+          profiles (five of a process), or some of them have no time.
         </p>
       )}
       {thread && state.live && (
         <p class="note">
           By thread, from profiles that are taken while this view is open
           {value?.[0] && `, since ${clock(value[0].times[0]!)}`}: the regular profiles have no threads.
+        </p>
+      )}
+      {value?.[0] && !value[0].steady && (
+        <p class="note">
+          What grew between {value[0].times.length} profiles: too few to distinguish steady growth from a jump.
         </p>
       )}
       {value && value.length > 0 && (

@@ -91,8 +91,8 @@ function FastestGrowth({ suspects, change }: { suspects: Suspect[] | null; chang
     <ol>
       {sure.map((one) => (
         <li key={one.stack.join("\n")}>
-          <Path stack={one.stack} inner={one.inner} change={change} /> grows by {bytes(one.bytes_per_s)} ±{" "}
-          {bytes(one.standard_error)} a second ({one.class}) and holds {bytes(one.now)}
+          <Path stack={one.stack} inner={one.inner} change={change} /> {one.steady ? "grows" : "grew"} by{" "}
+          {bytes(one.bytes_per_s)} ± {bytes(one.standard_error)} a second ({one.class}) and holds {bytes(one.now)}
         </li>
       ))}
     </ol>
