@@ -115,6 +115,8 @@ type search struct {
 	steady  bool
 	paths   []*path
 	options Options
+	// wrappers are functions that get the size of a block from their caller.
+	wrappers map[string]bool
 }
 
 // Find returns the growth between moments of one process, the fastest first. It examines at least two moments; steady
@@ -175,13 +177,18 @@ func (s *search) readPaths(moments []Moment) {
 		}
 	}
 	frames := s.options.Frames(stacks)
+	last := map[Key]Counts{}
+	for key, row := range counts {
+		last[key] = row[len(row)-1]
+	}
+	s.findWrappers(last, func(stack Stack) []Frame { return frames[indexes[stack]] })
 	paths := map[string]*path{}
 	for key, row := range counts {
 		stack := frames[indexes[key.Stack]]
 		if len(stack) == 0 || s.options.Keep != nil && !s.options.Keep(key, stack) {
 			continue
 		}
-		stack = stack[s.options.Owner(stack):]
+		stack = stack[s.ownerOf(stack):]
 		name := nameOf(stack)
 		p := paths[name]
 		if p == nil {
