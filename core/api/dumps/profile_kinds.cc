@@ -26,7 +26,8 @@ constexpr ProfileKind kProfileKinds[] = {
     {"cpu", "CPU time, as far as it has been profiled: by now, or the last time", cpu_profile},
 };
 
-// The name until version 0.1, accepted for one more version. `seemalloc growth` is about live memory.
+// The name until version 0.1, accepted for one more version. `seemalloc growth` is about live
+// memory.
 constexpr const char* kOldNames[][2] = {{"growth", "expansion"}};
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Programs whose growth is known, for `seemalloc growth`: grow WAY [RATE] runs until standard input ends. RATE is in
-// bytes a second. Each program first allocates and frees in all sizes, and holds some memory.
+// Programs whose growth is known, for `seemalloc growth`: grow WAY [RATE] runs until standard input
+// ends. RATE is in bytes a second. Each program first allocates and frees in all sizes, and holds
+// some memory.
 #include <poll.h>
 #include <unistd.h>
 
