@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -39,6 +40,7 @@ and formats.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.diff(flags, args) },
 	}
 	flags.view.flags(c)
+	flags.view.rawFlag(c)
 	a.symbolFlags(c)
 	c.Flags().IntVarP(&flags.rows, "count", "n", 10, "number of functions and of stacks; 0 shows all")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
@@ -67,6 +69,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	var indexes [2]int
 	for k := range both {
 		of := flags.view
+		of.raw = true                                          // charged below, when both are known
 		if !a.isProcess(args[k:]) && a.isProcess(args[1-k:]) { // take the kind of the other profile, so that the two can be compared
 			of.kind = defaultKind
 		}
@@ -77,6 +80,10 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	before, i, after, j := both[0], indexes[0], both[1], indexes[1]
 	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
 		return fmt.Errorf("%s has %s, but %s has %s: choose a type that both have with --by", before.source, was, after.source, is)
+	}
+	var wrappers owner.Wrappers
+	if !flags.raw {
+		wrappers = owner.FindWrappers(before.profile, after.profile)
 	}
 	// --thread and the name filters each have to match at least once.
 	missedNames, missedThread := filters["focus"] != nil || filters["show"] != nil, filters["thread"] != nil
@@ -101,6 +108,13 @@ func (a *app) diff(flags diffFlags, args []string) error {
 			what = "nothing"
 		}
 		return fmt.Errorf("%s, %s: %s matches %s", before.source, after.source, what, filters)
+	}
+	if !flags.raw {
+		for _, s := range []*viewedProfile{before, after} {
+			if err := s.charge(wrappers); err != nil {
+				return err
+			}
+		}
 	}
 	d, err := report.NewDiff(before.profile, i, after.profile, j)
 	if err != nil {
@@ -141,6 +155,7 @@ func diffHeading(before, after *viewedProfile, d *report.Diff, seconds float64, 
 	}
 	for _, s := range []*viewedProfile{before, after} {
 		var missing strings.Builder
+		s.writePassedOver(&missing)
 		s.writeMissing(&missing, false)
 		for line := range strings.Lines(missing.String()) {
 			b.WriteString(s.source + ": " + line)

@@ -3,9 +3,12 @@ package cli
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
+	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -31,6 +34,7 @@ memory that goes through the call. (This is pprof's report of the same name.)`,
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
+	flags.view.rawFlag(c)
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
@@ -53,6 +57,7 @@ this machine; --source-path gives its location if that is not where it was compi
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
+	flags.view.rawFlag(c)
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
 	a.symbolFlags(c)
 	a.targetFlags(c)
@@ -85,7 +90,17 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if _, err := regexp.Compile(functions); err != nil {
 		return usageError("%s: not a regular expression: %v", functions, err)
 	}
-	s, index, top, err := a.loadTop(args[:len(args)-1], &flags.view, filters)
+	s, index, wrappers, err := a.loadRaw(args[:len(args)-1], &flags.view, filters)
+	if err != nil {
+		return err
+	}
+	note := ""
+	if !flags.raw {
+		if note, err = s.chargeFor(regexp.MustCompile(functions), wrappers); err != nil {
+			return err
+		}
+	}
+	top, err := s.top(index)
 	if err != nil {
 		return err
 	}
@@ -94,6 +109,27 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.source, err)
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), text)
+	fmt.Fprint(a.out, s.heading(top, filters, by), note, text)
 	return nil
+}
+
+// chargeFor charges memory to the program's functions if that leaves a function that matches. If all that match are
+// passed over, it leaves the stacks as they are, and returns a line that says so.
+func (s *viewedProfile) chargeFor(functions *regexp.Regexp, wrappers owner.Wrappers) (string, error) {
+	raw := s.profile
+	s.profile = raw.Copy()
+	if err := s.charge(wrappers); err != nil {
+		return "", err
+	}
+	if hasFunction(s.profile, functions) || !hasFunction(raw, functions) {
+		return "", nil
+	}
+	s.profile, s.passedOver = raw, owner.PassedOver{}
+	return "Stacks are shown as they are, because other reports pass over this function\n", nil
+}
+
+func hasFunction(p *profile.Profile, functions *regexp.Regexp) bool {
+	return slices.ContainsFunc(p.Sample, func(sample *profile.Sample) bool {
+		return slices.ContainsFunc(report.Frames(sample), func(frame report.Frame) bool { return functions.MatchString(frame.Name) })
+	})
 }

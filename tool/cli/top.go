@@ -28,8 +28,10 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top PID|FILE",
 		Short: "Show which functions hold or allocate the memory",
 		Long: `Show which functions hold (--by inuse) or have allocated (--by alloc) the memory of a process or a saved profile.
-flat is what a function allocated itself, cum includes the functions that it called. Functions of the allocator
-itself are left out. The numbers are estimated from samples; the header gives the standard error of the total.
+flat is what a function allocated itself, cum includes the functions that it called. Memory is charged to the first
+function of the program: functions of the allocator, of language runtimes and libraries (the C++ and Rust libraries, libc,
+GLib, Qt …), wrappers of malloc (zmalloc, xstrdup …), native functions of an interpreter, and those that start the program
+or a thread are passed over; --raw shows them. The numbers are estimated from samples; the header gives the standard error of the total.
 --kind shows another kind of profile (see ` + "`seemalloc help profile`" + `), with its own values.
 A file may have any format that ` + "`seemalloc convert`" + ` reads, including those of jemalloc and gperftools.
 --live shows a full-screen view that is kept up to date; keys sort and filter, and show changes, callers and other kinds
@@ -42,7 +44,8 @@ the time.`,
   seemalloc top 4242 --kind churn --seconds 10s
   seemalloc top 4242 --threads                     # which thread holds it?
   seemalloc top 4242 --thread '^worker'            # only memory allocated by these
-  seemalloc top 4242 --hide '^z(m|c|re)alloc'      # charge Redis's wrappers to their callers
+  seemalloc top 4242 --raw                         # stacks as they are
+  seemalloc top 4242 --hide '^createObject'        # charge a function's memory to its callers
   seemalloc top 4242 --base before.pb.gz           # changes since then
   seemalloc top seemalloc.redis-server.4242.heap.pb.gz --focus 'dictAdd|zset'`,
 		Args: a.sourceArgs(0),
@@ -58,6 +61,7 @@ the time.`,
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
+	flags.view.rawFlag(c)
 	f := c.Flags()
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")

@@ -32,6 +32,7 @@ the memory, with their callers below. A function that is the only child of anoth
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
+	flags.view.rawFlag(c)
 	f := c.Flags()
 	f.Float64Var(&flags.minShare, "min", 1, "leave out branches below this percentage of the total")
 	f.IntVar(&flags.depth, "depth", 0, "number of functions from the root; 0 is no limit")

@@ -17,6 +17,7 @@ import (
 
 	"seemalloc/tool/attach"
 	"seemalloc/tool/formats"
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
 )
@@ -28,6 +29,8 @@ type view struct {
 	focus, ignore, hide, showRE string
 	base, thread                string
 	window                      time.Duration
+	// raw shows the stacks as they are, instead of charging memory to the program's functions.
+	raw bool
 }
 
 const (
@@ -59,6 +62,11 @@ func (a *app) addThreadFlag(v *view, args []string) {
 	if a.isProcess(args) && v.kind == defaultKind {
 		v.kind = threadsKind
 	}
+}
+
+// rawFlag adds the flag of commands that charge memory to the program's functions.
+func (v *view) rawFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&v.raw, "raw", false, "show stacks as they are: do not charge memory of libraries and wrappers of malloc to their callers")
 }
 
 func (v *view) baseFlag(c *cobra.Command) {
@@ -103,10 +111,11 @@ type viewedProfile struct {
 	sampling *attach.Sampling
 	exact    *int64 // live bytes, exact
 	// For a difference:
-	base      string
-	baseTotal int64   // after filtering
-	variance  float64 // of both totals, after filtering
-	paired    bool    // both are of one process: the difference has the error of the blocks that differ
+	base       string
+	baseTotal  int64            // after filtering
+	variance   float64          // of both totals, after filtering
+	paired     bool             // both are of one process: the difference has the error of the blocks that differ
+	passedOver owner.PassedOver // frames that do not own memory and were removed
 	// Set if the table is pprof's. Its percentages refer to the sum of all changes, gains and losses alike.
 	pprofPercentages bool
 }
@@ -228,28 +237,50 @@ func (s *viewedProfile) subtract(base string, v *view, filters filters) error {
 	return nil
 }
 
-// load opens the profile in args, subtracts the base and applies the filters of the view. It returns the index of the
-// selected sample type.
+// load opens the profile in args, subtracts the base, applies the filters of the view, and charges memory to the
+// program's functions. It returns the index of the selected sample type.
 func (a *app) load(args []string, v *view, filters filters) (*viewedProfile, int, error) {
+	s, index, wrappers, err := a.loadRaw(args, v, filters)
+	if err == nil && !v.raw {
+		err = s.charge(wrappers)
+	}
+	return s, index, err
+}
+
+// loadRaw is load without the last step, for which it returns the wrappers of malloc.
+func (a *app) loadRaw(args []string, v *view, filters filters) (*viewedProfile, int, owner.Wrappers, error) {
 	if v.thread != "" {
 		a.addThreadFlag(v, args)
 	}
 	s, err := a.open(args, v.kind, v.window, true)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	if v.base != "" {
 		if err := s.subtract(v.base, v, filters); err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
 		}
 		filters = maps.Clone(filters)
 		delete(filters, "thread")
 	}
 	index, err := report.SampleIndex(s.profile, v.by, v.unit)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", s.source, err)
+		return nil, 0, nil, fmt.Errorf("%s: %w", s.source, err)
 	}
-	return s, index, v.applyFilters(s.profile, s.source, filters)
+	var wrappers owner.Wrappers
+	if !v.raw {
+		wrappers = owner.FindWrappers(s.profile) // of all stacks, whatever the filters select
+	}
+	return s, index, wrappers, v.applyFilters(s.profile, s.source, filters)
+}
+
+// charge removes the frames that do not own memory.
+func (s *viewedProfile) charge(wrappers owner.Wrappers) error {
+	if err := s.profile.RemoveUninteresting(); err != nil {
+		return fmt.Errorf("%s: the profile's drop_frames cannot be read: %w", s.source, err)
+	}
+	s.passedOver = owner.Charge(s.profile, wrappers)
+	return nil
 }
 
 // loadTop loads a profile and sums it up by function.
@@ -326,7 +357,15 @@ func (s *viewedProfile) heading(t *report.Top, filters filters, by string) strin
 		}
 		b.WriteByte('\n')
 	}
+	s.writePassedOver(&b)
 	return b.String()
+}
+
+// writePassedOver names the frames that were removed.
+func (s *viewedProfile) writePassedOver(b *strings.Builder) {
+	if text := s.passedOver.Text(); text != "" {
+		fmt.Fprintf(b, "Passed over: %s (--raw shows their functions)\n", text)
+	}
 }
 
 // requested returns the estimate of the live bytes by requested size, and its standard error; nil if unknown.

@@ -35,7 +35,7 @@ func TestIsLibraryFrame(t *testing.T) {
 	}{
 		{[]string{"std::a", "__gnu_cxx::b", "mine", "std::c", "main"}, 2},
 		{[]string{"mine"}, 0},
-		{[]string{"std::a", "std::b"}, 0}, // no other functions
+		{[]string{"std::a", "std::b"}, 1}, // no other functions: the one closest to the program
 		{nil, 0},
 	} {
 		if got := CountLibraryFrames(c.stack); got != c.want {
