@@ -49,7 +49,7 @@ func (a *app) topLive(flags topFlags, args []string) error {
 		return err
 	}
 	t.Close() // each refresh uses its own connection, so a failed one has no effect on the next
-	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
+	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Raw: flags.raw, Kinds: []string{flags.kind}}
 	for _, kind := range kinds() {
 		if kind.Name != flags.kind && (flags.thread == "" || hasThreadLabels(kind.Name)) {
 			options.Kinds = append(options.Kinds, kind.Name)

@@ -13,6 +13,7 @@ type treeFlags struct {
 	minShare float64
 	depth    int
 	inverted bool
+	unfolded bool
 	asJSON   bool
 }
 
@@ -23,7 +24,8 @@ func (a *app) treeCommand() *cobra.Command {
 		Short: "Show the memory as a call tree",
 		Long: `Show the memory of a process or a saved profile as a call tree: callers above the functions that they call, with the
 memory of the whole subtree (cum) and that of the function itself (flat). --invert starts with the functions that hold
-the memory, with their callers below. A function that is the only child of another has the same indent.`,
+the memory, with their callers below. A function that is the only child of another has the same indent. A chain of
+functions that each only call the next one is one line, with the first and the last one; --unfold shows all.`,
 		Example: `  seemalloc tree 4242
   seemalloc tree 4242 --invert --focus zslInsert
   seemalloc tree after.pb.gz --base before.pb.gz --min 5`,
@@ -37,6 +39,7 @@ the memory, with their callers below. A function that is the only child of anoth
 	f.Float64Var(&flags.minShare, "min", 1, "leave out branches below this percentage of the total")
 	f.IntVar(&flags.depth, "depth", 0, "number of functions from the root; 0 is no limit")
 	f.BoolVar(&flags.inverted, "invert", false, "start with the functions that hold the memory")
+	f.BoolVar(&flags.unfolded, "unfold", false, "show each function of a chain of calls on a line of its own (as --raw does)")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON, the whole tree")
 	a.symbolFlags(c)
 	a.targetFlags(c)
@@ -75,6 +78,6 @@ func (a *app) tree(flags treeFlags, args []string) error {
 	if flags.inverted {
 		by = "function and its callers"
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth))
+	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth, !flags.raw && !flags.unfolded))
 	return nil
 }

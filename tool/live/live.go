@@ -13,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -37,6 +38,7 @@ type Options struct {
 	Sort     string   // flat or cum
 	Interval time.Duration
 	Filters  map[string]*regexp.Regexp // focus, ignore, hide, show, thread
+	Raw      bool                      // show stacks as they are, instead of charging memory to the program's functions
 }
 
 const (
@@ -193,6 +195,13 @@ func (s *Screen) rebuildRows() {
 		s.problem = err.Error()
 		return
 	}
+	if !s.options.Raw {
+		if err := p.RemoveUninteresting(); err != nil {
+			s.problem = err.Error()
+			return
+		}
+		owner.Charge(p, owner.FindWrappers(s.last, s.base))
+	}
 	if s.top, err = report.NewTop(p, s.index); err != nil {
 		s.problem = err.Error()
 		return
@@ -314,6 +323,10 @@ func (s *Screen) press(key string) tea.Cmd {
 	case "esc", "backspace", "left":
 		s.focusNeighbours = nil
 		s.follow()
+	case "r":
+		s.options.Raw = !s.options.Raw
+		s.focusNeighbours = nil
+		s.rebuildRows()
 	case "s":
 		s.byCum = !s.byCum
 		s.sort()

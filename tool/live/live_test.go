@@ -140,6 +140,18 @@ func TestSortedByKey(t *testing.T) {
 	expect(t, s, `objects in use: 3\b`)
 }
 
+// Memory is charged to the program's functions, until r shows the stacks as they are.
+func TestStacksAsTheyAre(t *testing.T) {
+	s := start(t, &process{heap: rows{"main load std::vector::push_back": 40 << 20, "main parse xmalloc": 20 << 20}}, Options{})
+	same(t, "charged", table(s), "load parse main")
+	press(s, "r")
+	same(t, "raw", table(s), "std::vector::push_back xmalloc main load parse")
+	expect(t, s, `stacks as they are`)
+	expect(t, s, `bytes in use: 60\.00 MiB`)
+	press(s, "r")
+	same(t, "charged again", table(s), "load parse main")
+}
+
 func TestSelectionIsKept(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})

@@ -54,6 +54,7 @@ const help = `
   up, down, page up, page down, home, end   choose a function
   Enter, Esc     callers and callees, and back
   s              sort by flat (allocated by the function itself) or cum (including its callees)
+  r              charge memory to the program's functions (as at first), or show stacks as they are
   t              next value: bytes or objects, in use or allocated since the start
   Tab            next kind of profile: heap, peak, churn …
   b              show changes from now on; again: show everything
@@ -133,10 +134,14 @@ func (s *Screen) filters() string {
 			parts = append(parts, name+" "+filter.String())
 		}
 	}
-	if parts == nil {
-		return ""
+	raw := ""
+	if s.options.Raw {
+		raw = "stacks as they are (r: charge to the program's functions)  "
 	}
-	return "filtered: " + strings.Join(parts, ", ")
+	if parts == nil {
+		return raw
+	}
+	return raw + "filtered: " + strings.Join(parts, ", ")
 }
 
 func (s *Screen) table() []string {

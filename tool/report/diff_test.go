@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,11 +139,43 @@ func TestTreeAddsUp(t *testing.T) {
 					}
 				}
 			}
-			text := top.TreeText(root, 0, 0)
+			text := top.TreeText(root, 0, 0, false)
 			if lines, want := strings.Count(text, "\n"), 1+countNodes(root); lines != want {
 				t.Fatalf("seed %d: %d lines, want %d", seed, lines, want)
 			}
 		}
+	}
+}
+
+// A chain of calls is one line. A function that allocates, or that calls several, ends it.
+func TestTreeFoldsChains(t *testing.T) {
+	chain := func(flat int64, names ...string) *Node {
+		root := &Node{Cum: flat}
+		for at := root; len(names) > 0; names = names[1:] {
+			at.Children = []*Node{{Name: names[0], Cum: flat}}
+			at = at.Children[0]
+			if len(names) == 1 {
+				at.Flat = flat
+			}
+		}
+		return root
+	}
+	root := chain(10, "main", "run", "a", "b", "work")
+	work := root.Children[0].Children[0].Children[0].Children[0].Children[0]
+	work.Cum, work.Flat = 10, 3
+	work.Children = chain(7, "read", "grow").Children
+	top := &Top{Total: 10, Whole: 10, Unit: "objects"}
+	text := top.TreeText(root, 0, 0, true)
+	var got []string
+	for line := range strings.Lines(text) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{"cum cum% flat function", "10 100.00% 3 main → (3 calls) → work", "7 70.00% 7 read → grow"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if lines := strings.Count(top.TreeText(root, 0, 0, false), "\n"); lines != 8 {
+		t.Errorf("%d lines unfolded", lines)
 	}
 }
 

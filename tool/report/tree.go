@@ -67,9 +67,10 @@ func (n *Node) sort() {
 
 // TreeText formats the tree. Branches below least percent of the total are summarized in one line, and so are levels
 // below depth; 0 means no limit. A function that is the only visible child has the same indent as its parent, so that
-// the depth of the tree is its number of forks.
-func (t *Top) TreeText(root *Node, minimum float64, depth int) string {
-	w := treeWriter{top: t, depth: depth, least: int64(minimum / 100 * float64(max(t.Whole, -t.Whole)))}
+// the depth of the tree is its number of forks. If folded, a chain of functions that each only call the next one is one
+// line.
+func (t *Top) TreeText(root *Node, minimum float64, depth int, folded bool) string {
+	w := treeWriter{top: t, depth: depth, folded: folded, least: int64(minimum / 100 * float64(max(t.Whole, -t.Whole)))}
 	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", "cum", "cum%", "flat", "function")
 	w.children(root, "", 1)
 	return w.b.String()
@@ -80,6 +81,24 @@ type treeWriter struct {
 	top   *Top
 	least int64
 	depth int
+
+	folded bool
+}
+
+// chain follows the calls of a function that has one callee and allocates nothing itself, to the last one. text names
+// the first and the last function, and those between them if they are few.
+func (w *treeWriter) chain(n *Node, level int) (last *Node, lastLevel int, text string) {
+	names := []string{n.Name}
+	for w.folded && n.Flat == 0 && len(n.Children) == 1 && n.Children[0].Cum == n.Cum && (w.depth == 0 || level < w.depth) {
+		n = n.Children[0]
+		level++
+		names = append(names, n.Name)
+	}
+	const between = 1
+	if hidden := len(names) - 2; hidden > between {
+		names = []string{names[0], fmt.Sprintf("(%d calls)", hidden), names[len(names)-1]}
+	}
+	return n, level, strings.Join(names, " → ")
 }
 
 func (w *treeWriter) children(n *Node, indent string, level int) {
@@ -99,12 +118,13 @@ func (w *treeWriter) children(n *Node, indent string, level int) {
 				mark, below = "└─ ", indent+"   "
 			}
 		}
+		last, lastLevel, names := w.chain(c, level)
 		flat := ""
-		if c.Flat != 0 {
-			flat = w.top.Value(c.Flat)
+		if last.Flat != 0 {
+			flat = w.top.Value(last.Flat)
 		}
-		w.line(c.Cum, flat, indent+mark+c.Name)
-		w.children(c, below, level+1)
+		w.line(c.Cum, flat, indent+mark+names)
+		w.children(last, below, lastLevel+1)
 	}
 	if shown == len(n.Children) {
 		return
