@@ -89,7 +89,9 @@ func (a *app) root() *cobra.Command {
 		Long: `seemalloc is a memory allocator that can be inspected while it runs.
 
 Start a program on it with ` + "`seemalloc run`" + `. Then ` + "`seemalloc doctor`" + ` finds problems, ` + "`seemalloc top`" + ` shows which functions
-hold the memory, and ` + "`seemalloc web`" + ` shows both in the browser.`,
+hold the memory, and ` + "`seemalloc web`" + ` shows both in the browser.
+
+PID is a process id or the name of a process that runs on seemalloc. If several have the name, they are listed.`,
 		Example: `  seemalloc run -- redis-server --port 7777
   seemalloc doctor 4242
   seemalloc top 4242`,
@@ -121,6 +123,7 @@ hold the memory, and ` + "`seemalloc web`" + ` shows both in the browser.`,
 		}
 	}
 	root.AddCommand(a.optionsTopic())
+	a.acceptNames(root)
 	return root
 }
 

@@ -40,9 +40,9 @@ func (a *app) pidArgs(minimum, limit int) cobra.PositionalArgs {
 			rest = args[1:]
 		} else if a.socket == "" {
 			if len(args) == 0 {
-				return fmt.Errorf("which process? Give its id; `seemalloc ps` lists those that run on seemalloc")
+				return fmt.Errorf("which process? Give its id or name; `seemalloc ps` lists those that run on seemalloc")
 			}
-			return fmt.Errorf("%q is not a process id; `seemalloc ps` lists those that run on seemalloc", args[0])
+			return fmt.Errorf("%q is neither a process id nor the name of a process that runs on seemalloc; `seemalloc ps` lists those that run on seemalloc", args[0])
 		}
 		switch {
 		case len(rest) < minimum:
