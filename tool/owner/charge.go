@@ -90,8 +90,7 @@ func (c *classified) mark(wrappers Wrappers) {
 	}
 	for location, names := range c.names {
 		for i, name := range names {
-			class := &c.classes[location][i]
-			class.Wrapper = class.Kind == Program && !class.Interpreted && wrappers[name]
+			c.classes[location][i].SetWrapper(wrappers, name)
 		}
 	}
 }

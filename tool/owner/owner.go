@@ -136,19 +136,24 @@ func Name(name string) string {
 	return name[start:]
 }
 
-// isPassedOver reports whether a frame cannot own memory, in a profile with functions of these languages.
-func (c Class) isPassedOver(languages []string) bool {
+// IsPassedOver reports whether a frame cannot own memory, in a profile with functions of these languages.
+func (c Class) IsPassedOver(languages []string) bool {
 	switch c.Kind {
 	case Allocator, Library, Startup:
 		return true
 	case Interpreter:
-		return c.isFolded(languages)
+		return c.IsFolded(languages)
 	}
 	return c.Wrapper
 }
 
-// isFolded reports whether a frame is native code of an interpreter that runs functions of this profile.
-func (c Class) isFolded(languages []string) bool {
+// SetWrapper marks a function of the program if it is one of the wrappers.
+func (c *Class) SetWrapper(wrappers Wrappers, name string) {
+	c.Wrapper = c.Kind == Program && !c.Interpreted && wrappers[name]
+}
+
+// IsFolded reports whether a frame is native code of an interpreter that runs functions of this profile.
+func (c Class) IsFolded(languages []string) bool {
 	return c.Kind == Interpreter && slices.Contains(languages, c.Language)
 }
 
@@ -162,7 +167,7 @@ type Part struct {
 
 // Shows reports whether the frame at a position is visible.
 func (p Part) Shows(position int, c Class) bool {
-	return position >= p.First && position < p.End && !(position != p.First && position < p.joint && c.isFolded(p.Languages))
+	return position >= p.First && position < p.End && !(position != p.First && position < p.joint && c.IsFolded(p.Languages))
 }
 
 // Languages lists the languages of interpreted functions among all frames of a profile.
@@ -185,7 +190,7 @@ func VisiblePart(stack []Class, languages []string) Part {
 		p.joint = joint
 	}
 	own := stack[:p.joint]
-	p.First = slices.IndexFunc(own, func(c Class) bool { return !c.isPassedOver(languages) })
+	p.First = slices.IndexFunc(own, func(c Class) bool { return !c.IsPassedOver(languages) })
 	isOwned := p.First >= 0
 	if !isOwned { // only libraries
 		p.First = 0
@@ -210,7 +215,7 @@ func trimStartup(stack []Class, first int, isOwned bool, languages []string) int
 		c := stack[end-1]
 		isRustMain := c.isMain && c.Kind == Program && stack[end-2].isRust && stack[end-2].Kind == Startup
 		isOfThread := isOwned && end < len(stack) && c.Kind == Library && !c.Interpreted
-		if c.Kind != Startup && !isRustMain && !isOfThread && !c.isFolded(languages) {
+		if c.Kind != Startup && !isRustMain && !isOfThread && !c.IsFolded(languages) {
 			break
 		}
 		end--

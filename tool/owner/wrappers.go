@@ -79,7 +79,7 @@ func (c *classified) collect(candidates map[string]*candidate) {
 	for _, sample := range c.profile.Sample {
 		stack, classes = c.stack(sample, stack[:0], classes[:0])
 		part := VisiblePart(classes, c.languages)
-		if part.First >= part.End || classes[part.First].isPassedOver(part.Languages) {
+		if part.First >= part.End || classes[part.First].IsPassedOver(part.Languages) {
 			continue
 		}
 		owner := stack[part.First].name
@@ -107,7 +107,7 @@ func (c *classified) collect(candidates map[string]*candidate) {
 // caller returns the nearest function of the program that called the owner; "": none.
 func caller(stack []placed, classes []Class, part Part, owner string) string {
 	for at := part.First + 1; at < min(part.End, part.joint); at++ {
-		if !classes[at].isPassedOver(part.Languages) && stack[at].name != owner {
+		if !classes[at].IsPassedOver(part.Languages) && stack[at].name != owner {
 			return stack[at].name
 		}
 	}

@@ -9,17 +9,20 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
 // stackBuilder finds the distinct stacks of a profile and of its base. A million samples have twenty million locations,
 // so the work per location runs on all processors, and memory is allocated in large chunks.
 type stackBuilder struct {
-	stacks  *Stacks
-	frames  map[Frame]int32
-	seed    uint64  // random, so that a crafted profile cannot make all stacks collide
-	known   wordMap // hash → index of the last stack with it, plus 1
-	earlier []int32 // for each stack, the previous one with the same hash; -1: none
+	stacks     *Stacks
+	frames     map[Frame]int32
+	seed       uint64  // random, so that a crafted profile cannot make all stacks collide
+	known      wordMap // hash → index of the last stack with it, plus 1
+	earlier    []int32 // for each stack, the previous one with the same hash; -1: none
+	wrappers   owner.Wrappers
+	ownsMemory bool
 	// For each stack one value per type, consecutively.
 	values, base []int64
 }
@@ -115,12 +118,40 @@ func (b *stackBuilder) number() {
 		}
 		s.Stacks[i] = space[begin:len(space):len(space)]
 	}
-	inParts(len(frames), func(_, from, to int) {
+	s.Frames = frames
+	b.findOwners()
+}
+
+// findOwners finds the function that owns the memory of each stack.
+func (b *stackBuilder) findOwners() {
+	s := b.stacks
+	classes := make([]owner.Class, len(s.Frames))
+	inParts(len(s.Frames), func(_, from, to int) {
 		for i := from; i < to; i++ {
-			frames[i].Plumbing = report.IsLibraryFrame(frames[i].Name)
+			classes[i] = owner.Classify(owner.Frame{Name: s.Frames[i].Name, Module: s.Frames[i].path, File: s.Frames[i].File})
+			classes[i].SetWrapper(b.wrappers, s.Frames[i].Name)
 		}
 	})
-	s.Frames = frames
+	languages := owner.Languages(slices.Values(classes))
+	for i, class := range classes {
+		s.Frames[i].Folded = class.IsFolded(languages)
+		s.Frames[i].Plumbing = class.IsPassedOver(languages)
+	}
+	if !b.ownsMemory {
+		return
+	}
+	s.Owned = make([][2]int32, len(s.Stacks))
+	inParts(len(s.Stacks), func(_, from, to int) {
+		var stack []owner.Class
+		for i := from; i < to; i++ {
+			stack = stack[:0]
+			for _, frame := range slices.Backward(s.Stacks[i]) {
+				stack = append(stack, classes[frame])
+			}
+			part := owner.VisiblePart(stack, languages)
+			s.Owned[i] = [2]int32{int32(len(stack) - part.End), int32(part.First)}
+		}
+	})
 }
 
 // rows splits values into rows.
@@ -161,14 +192,17 @@ func (p *locationFrames) set(id uint64, frames []int32) {
 
 // framesOf returns a location's frames, the outermost first.
 func (b *stackBuilder) framesOf(location *profile.Location) (frames []int32) {
-	module := moduleOf(location)
+	module, path := moduleOf(location), ""
+	if location.Mapping != nil {
+		path = location.Mapping.File
+	}
 	if len(location.Line) == 0 {
-		frames = append(frames, b.frame(Frame{Name: "0x" + strconv.FormatUint(location.Address, 16), Module: module}))
+		frames = append(frames, b.frame(Frame{Name: "0x" + strconv.FormatUint(location.Address, 16), Module: module, path: path}))
 	}
 	for j := len(location.Line) - 1; j >= 0; j-- {
 		line := location.Line[j]
 		if line.Function != nil {
-			frames = append(frames, b.frame(Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, Module: module}))
+			frames = append(frames, b.frame(Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, Module: module, path: path}))
 		}
 	}
 	return frames

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -22,7 +23,10 @@ type Stacks struct {
 	Frames  []Frame      `json:"frames"`
 	// Stacks are lists of indices into Frames, the outermost first.
 	Stacks [][]int32 `json:"stacks"`
-	Values [][]int64 `json:"values"` // of each stack, by type
+	// Owned is the visible part of each stack if memory is charged to the program's functions: the number of frames that
+	// are left out at its outer and its inner end. It is nil for values other than memory.
+	Owned  [][2]int32 `json:"owned,omitempty"`
+	Values [][]int64  `json:"values"` // of each stack, by type
 	// Base holds the values of the moment to compare with; nil without a comparison.
 	Base     [][]int64  `json:"base,omitzero"`
 	Comments []string   `json:"comments"`
@@ -58,9 +62,12 @@ type Frame struct {
 	File   string `json:"f,omitempty"`
 	Line   int64  `json:"l,omitempty"`
 	Module string `json:"m,omitempty"`
-	// Plumbing is set for functions of a standard library, which are only intermediaries between the program and the
-	// allocator.
+	path   string // of the module
+	// Plumbing is set for functions that are only intermediaries between the program and the allocator, such as those of a
+	// standard library.
 	Plumbing bool `json:"p,omitempty"`
+	// Folded is set for native functions of an interpreter, which are left out between functions of its language.
+	Folded bool `json:"i,omitempty"`
 }
 
 // NewStacks converts a symbolized profile. With a base the result has the sample types that both have. The allocator's
@@ -89,6 +96,9 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	}
 	defer startErrors(s, p, base).Wait()
 	builder := newStackBuilder(s)
+	if builder.ownsMemory = owner.OwnsMemory(p); builder.ownsMemory {
+		builder.wrappers = owner.FindWrappers(p, base)
+	}
 	if err := builder.add(p, false); err != nil {
 		return nil, err
 	}

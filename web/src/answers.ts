@@ -57,7 +57,8 @@ export interface Frame {
   f?: string;
   l?: number;
   m?: string;
-  p?: boolean; // a function of a standard library: only an intermediary between the program and the allocator
+  p?: boolean; // only an intermediary between the program and the allocator, such as a function of a standard library
+  i?: boolean; // a native function of an interpreter, which is left out between functions of its language
 }
 
 /** A profile: each distinct stack once, the outermost frame first, with a value for each type. */
@@ -68,6 +69,7 @@ export interface Stacks {
   t: number;
   frames: Frame[];
   stacks: number[][];
+  owned?: [number, number][]; // the frames left out at the outer and the inner end of each stack if memory is charged to the program
   values: number[][];
   base?: number[][];
   comments: string[] | null;

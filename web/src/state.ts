@@ -13,6 +13,7 @@ export interface ViewState {
   focus: string;
   ignore: string;
   hide: string;
+  raw: boolean; // stacks as they are, instead of charging memory to the program's functions
   module: string;
   search: string;
   function: string; // for the view "callers"
@@ -50,6 +51,7 @@ export const DEFAULT_STATE: ViewState = {
   focus: "",
   ignore: "",
   hide: "",
+  raw: false,
   module: "",
   search: "",
   function: "",

@@ -44,7 +44,7 @@ const VIEW_SETTINGS = {
   changes: ["what", "search"],
 } as const satisfies Record<string, (keyof ViewState)[]>;
 
-const FILTER_SETTINGS = ["type", "focus", "ignore", "hide", "module"] as const;
+const FILTER_SETTINGS = ["type", "focus", "ignore", "hide", "module", "raw"] as const;
 
 type ViewName = keyof typeof VIEW_SETTINGS;
 

@@ -76,6 +76,24 @@ function check(node: Node): void {
   node.children.forEach(check);
 }
 
+test("memory is charged to the program's functions", () => {
+  const frames = STACKS.frames.map((frame) => ({ ...frame, i: frame.n === "serve" })); // native code of an interpreter
+  const owned: [number, number][] = [
+    [0, 1],
+    [1, 0],
+    [1, 1],
+    [0, 0],
+  ];
+  const charged = selectStacks({ ...STACKS, frames, owned }, 1);
+  // The frame that owns is always shown.
+  assert.deepEqual(
+    charged.map((line) => line.frames),
+    [[0, 1], [4], [0, 3], [0, 1]],
+  );
+  assert.deepEqual(sumStacks(charged), sumStacks(selectStacks(STACKS, 1)));
+  assert.deepEqual(selectStacks({ ...STACKS, frames, owned }, 1, { raw: true }), selectStacks(STACKS, 1));
+});
+
 test("filters select stacks and remove functions from them", () => {
   assert.deepEqual(sumStacks(selectStacks(STACKS, 1)), { value: 450, base: 410, weight: 450 });
   assert.equal(sumStacks(selectStacks(STACKS, 1, { focus: "PARSE" })).value, 100);

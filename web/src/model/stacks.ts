@@ -6,6 +6,7 @@ export interface Filter {
   ignore?: string; // no stacks with a function that matches
   hide?: string; // matching functions are removed from the stacks
   module?: string; // only stacks that end in this module
+  raw?: boolean; // stacks as they are, instead of charging memory to the program's functions
 }
 
 /** Whether the filter lets all stacks pass. */
@@ -45,6 +46,16 @@ export function matchesFilters(names: string[], focus: RegExp | null, ignore: Re
   return (!focus || names.some((name) => focus.test(name))) && !(ignore && names.some((name) => ignore.test(name)));
 }
 
+/** The part of a stack that is shown if memory is charged to the program's functions; the innermost frame owns it. */
+function ownedPart(stacks: Stacks, stack: number[], index: number): number[] {
+  const owned = stacks.owned?.[index];
+  if (!owned) return stack;
+  const [outer, inner] = owned;
+  const end = stack.length - inner;
+  const part = stack.slice(outer, end).filter((frame, i, all) => i === all.length - 1 || !stacks.frames[frame]!.i);
+  return part.length > 0 ? part : stack;
+}
+
 /** The stacks that pass, with the values of one type. */
 export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}): SelectedStack[] {
   const [focus, ignore, hide] = [filter.focus, filter.ignore, filter.hide].map((text) => {
@@ -59,7 +70,8 @@ export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}):
     if (focus && !stack.some((frame) => focus[frame])) return;
     if (ignore && stack.some((frame) => ignore[frame])) return;
     if (filter.module && stacks.frames[stack[stack.length - 1]!]?.m !== filter.module) return;
-    out.push({ frames: hide ? stack.filter((frame) => !hide[frame]) : stack, value, base });
+    const part = filter.raw ? stack : ownedPart(stacks, stack, index);
+    out.push({ frames: hide ? part.filter((frame) => !hide[frame]) : part, value, base });
   });
   return out;
 }

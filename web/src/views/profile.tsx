@@ -102,6 +102,7 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
     shown.focus,
     shown.ignore,
     shown.hide,
+    shown.raw,
     shown.module,
     shown.sizeFrom,
     shown.sizeTo,
@@ -195,6 +196,14 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
             {text("focus", "Only stacks with a function that matches this regular expression")}
             {text("ignore", "No stacks with a function that matches")}
             {text("hide", "Removes matching functions from the stacks")}
+            <label title="Shows stacks as they are, with the functions of libraries, wrappers of malloc and start-up. Otherwise memory is charged to the first function of the program.">
+              <input
+                type="checkbox"
+                checked={shown.raw}
+                onChange={(event) => change({ raw: event.currentTarget.checked })}
+              />{" "}
+              all frames
+            </label>
             <label>
               module{" "}
               <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
