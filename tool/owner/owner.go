@@ -10,6 +10,7 @@ package owner
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Frame is a function in a stack.
@@ -39,8 +40,33 @@ type Class struct {
 // Joint is the name of the frame between the stack that freed a block and the stack that allocated it.
 const Joint = "(freed by)"
 
-// Classify finds the rule for a frame.
+// known caches classes: a server classifies the same frames again and again. Trying all rules takes some microseconds.
+var known struct {
+	sync.RWMutex
+	classes map[Frame]Class
+}
+
+const maxKnown = 1 << 17
+
+// Classify finds the rule for a frame. Safe for concurrent use.
 func Classify(f Frame) Class {
+	known.RLock()
+	class, found := known.classes[f]
+	known.RUnlock()
+	if found {
+		return class
+	}
+	class = classifyByRules(f)
+	known.Lock()
+	defer known.Unlock()
+	if known.classes == nil || len(known.classes) >= maxKnown {
+		known.classes = map[Frame]Class{}
+	}
+	known.classes[f] = class
+	return class
+}
+
+func classifyByRules(f Frame) Class {
 	if f.Name == Joint {
 		return Class{Joint: true}
 	}

@@ -259,3 +259,10 @@ func cutFile(frame string) (name, file string) {
 	name, file, _ = strings.Cut(frame, "@")
 	return name, file
 }
+
+func BenchmarkClassify(b *testing.B) {
+	names := []string{"std::vector::_M_realloc_insert", "shop::Cart::add", "createStringObject", "<alloc::vec::Vec<T,A> as core::ops::drop::Drop>::drop"}
+	for i := range b.N {
+		classifyByRules(Frame{Name: names[i%len(names)], Module: "/usr/bin/shop"})
+	}
+}
