@@ -173,12 +173,12 @@ func TestCharge(t *testing.T) {
 	b.add(3, 8, "std::vector::reserve", "std::thread::_Invoker::operator()", "start_thread")
 	b.add(4, 8, "std::sort", "compare", "std::sort", "sum", "main", "_start")
 	b.add(5, 8, "_start")
-	b.add(6, 8, "zmalloc", "sdsnew", "main")
+	b.add(6, 8, "zmalloc", "textnew", "main")
 	if err := b.p.CheckValid(); err != nil {
 		t.Fatal(err)
 	}
 	passed := Charge(b.p, Wrappers{"zmalloc": true})
-	want := []string{"1 fill main", "2 fill", "3 std::vector::reserve", "4 compare std::sort sum main", "5 _start", "6 sdsnew main"}
+	want := []string{"1 fill main", "2 fill", "3 std::vector::reserve", "4 compare std::sort sum main", "5 _start", "6 textnew main"}
 	if got := stacksOf(b.p); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -274,6 +274,22 @@ var Rules = []Rule{
 		Example:  "strdup",
 	},
 	{
+		// Strings of Redis, which other programs use too.
+		Kind: Library, Of: "sds", Function: regular(`^_?sds(new|(try)?newlen|dup|empty|MakeRoomFor(NonGreedy)?|_sdsMakeRoomFor|Resize|RemoveFreeSpace|cat|catlen|catsds|catprintf|catvprintf|catfmt|catrepr|growzero|cpylen|cpy|fromlonglong|split\w*|joinsds|join)$`),
+		Example: "_sdsnewlen",
+	},
+	{
+		// Pools and wrappers of nginx, APR, PostgreSQL, PHP, Ruby, Perl, Lua, FFmpeg and MariaDB.
+		Kind: Library, Of: "known wrappers of malloc",
+		Function: regular(`^(ngx_(p|pn|pc)?alloc|ngx_calloc|ngx_memalign|ngx_palloc_(small|large|block)|ngx_pstrdup|ngx_array_(create|push|push_n)|ngx_list_push|ngx_create_temp_buf` +
+			`|apr_(p|pc)?alloc|apr_palloc_debug|apr_pstrn?dup|apr_pmemdup|apr_allocator_alloc|apr_array_(make|push)` +
+			`|palloc(0|_extended)?|repalloc|pstrdup|pnstrdup|MemoryContext(Alloc\w*|Strdup)|AllocSet(Alloc\w*|Realloc)|enlargeStringInfo` +
+			`|_?_(safe_)?e(malloc|calloc|realloc)\w*|_e(malloc|realloc)\w*|_estrn?dup|zend_mm_(alloc|realloc|chunk_alloc)\w*|zend_(arena_alloc|string_alloc)` +
+			`|(ruby_|rb_|objspace_)x(malloc|calloc|realloc)\w*|Perl_safesys(malloc|calloc|realloc)|Perl_sv_grow\w*|S_more_sv|Perl_more_bodies` +
+			`|l_alloc|luaM_\w+|lj_mem_\w+|lj_alloc_\w+|av_(malloc|realloc|mallocz|calloc|fast_malloc|fast_realloc)\w*|my_malloc|my_realloc|my_multi_malloc|alloc_root|multi_alloc_root|strmake_root)$`),
+		Example: "ngx_palloc_large",
+	},
+	{
 		Kind: Library, Of: "OpenSSL", Function: regular(`^(CRYPTO|OPENSSL)_(secure_)?(malloc|zalloc|realloc|clear_realloc|strdup|strndup|memdup)$`), Example: "CRYPTO_zalloc",
 	},
 	{

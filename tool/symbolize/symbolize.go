@@ -52,6 +52,9 @@ func (f frame) named() bool { return f.system != "" || f.display != "" }
 // Profile symbolizes all addresses of p that have no symbol yet.
 func Profile(p *profile.Profile, files Files) Result {
 	files = files.orDefault()
+	if files.PID != 0 {
+		nameExecutable(p, files.PID)
+	}
 	modules, outside := split(p)
 	s := &session{files: files, store: openStore()}
 	if files.PID == 0 && p.TimeNanos != 0 {
