@@ -223,6 +223,8 @@ func TestTree(t *testing.T) {
 	shop := buildShop(t)
 	now := shopFile(t, shop, func(p *profile.Profile) { p.Comments = []string{"2 dropped"} })
 	out := tool(t, nil, "tree", now, "--min", "0").expectSuccess(t)
+	expectTexts(t, out, "    3.12 KiB    0.10%     3.12 KiB  └─ shop::serve → shop::serve → shop::till\n")
+	out = tool(t, nil, "tree", now, "--min", "0", "--unfold").expectSuccess(t)
 	expectTexts(t, out, now+": bytes in use by call path", "Comment: 2 dropped\n", `
     3.04 MiB  100.00%         48 B  main
     3.04 MiB  100.00%               shop::serve
@@ -232,7 +234,7 @@ func TestTree(t *testing.T) {
     3.12 KiB    0.10%                  shop::serve
     3.12 KiB    0.10%     3.12 KiB     shop::till
 `)
-	expectTexts(t, tool(t, nil, "tree", now, "--invert").expectSuccess(t), "    3.00 MiB   98.71%               shop::till\n", "└─ (1 smaller: --min 0 shows more)\n")
+	expectTexts(t, tool(t, nil, "tree", now, "--invert").expectSuccess(t), "    3.00 MiB   98.71%               shop::till ← shop::serve\n", "└─ (1 smaller: --min 0 shows more)\n")
 	expectTexts(t, tool(t, nil, "tree", now, "--depth", "1").expectSuccess(t), "(1 deeper: --depth 0 shows more)\n")
 	expectTexts(t, tool(t, nil, "tree", now, "--base", earlier(t, shop)).expectSuccess(t), "change of bytes in use by call path", "   +2.00 MiB ", "├─ shop::till\n")
 	expectTexts(t, tool(t, nil, "tree", now, "--json").expectSuccess(t), `"name": "shop::basket",`, `"cum": 3189936,`)

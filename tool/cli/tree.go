@@ -74,10 +74,13 @@ func (a *app) tree(flags treeFlags, args []string) error {
 	if flags.asJSON {
 		return a.printJSON(treeReport{s.source, s.base, top.Type, top.Unit, root})
 	}
-	by := "call path"
+	by, arrow := "call path", "→"
 	if flags.inverted {
-		by = "function and its callers"
+		by, arrow = "function and its callers", "←"
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth, !flags.raw && !flags.unfolded))
+	if flags.raw || flags.unfolded {
+		arrow = ""
+	}
+	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth, arrow))
 	return nil
 }

@@ -358,6 +358,9 @@ func (s *viewedProfile) heading(t *report.Top, filters filters, by string) strin
 		b.WriteByte('\n')
 	}
 	s.writePassedOver(&b)
+	if index := slices.IndexFunc(s.profile.SampleType, func(v *profile.ValueType) bool { return v.Type == t.Type }); index >= 0 && len(t.Rows) > 0 {
+		s.writeNoSymbols(&b, index)
+	}
 	return b.String()
 }
 

@@ -139,7 +139,7 @@ func TestTreeAddsUp(t *testing.T) {
 					}
 				}
 			}
-			text := top.TreeText(root, 0, 0, false)
+			text := top.TreeText(root, 0, 0, "")
 			if lines, want := strings.Count(text, "\n"), 1+countNodes(root); lines != want {
 				t.Fatalf("seed %d: %d lines, want %d", seed, lines, want)
 			}
@@ -165,7 +165,7 @@ func TestTreeFoldsChains(t *testing.T) {
 	work.Cum, work.Flat = 10, 3
 	work.Children = chain(7, "read", "grow").Children
 	top := &Top{Total: 10, Whole: 10, Unit: "objects"}
-	text := top.TreeText(root, 0, 0, true)
+	text := top.TreeText(root, 0, 0, "→")
 	var got []string
 	for line := range strings.Lines(text) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -174,7 +174,7 @@ func TestTreeFoldsChains(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if lines := strings.Count(top.TreeText(root, 0, 0, false), "\n"); lines != 8 {
+	if lines := strings.Count(top.TreeText(root, 0, 0, ""), "\n"); lines != 8 {
 		t.Errorf("%d lines unfolded", lines)
 	}
 }

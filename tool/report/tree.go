@@ -67,10 +67,10 @@ func (n *Node) sort() {
 
 // TreeText formats the tree. Branches below least percent of the total are summarized in one line, and so are levels
 // below depth; 0 means no limit. A function that is the only visible child has the same indent as its parent, so that
-// the depth of the tree is its number of forks. If folded, a chain of functions that each only call the next one is one
-// line.
-func (t *Top) TreeText(root *Node, minimum float64, depth int, folded bool) string {
-	w := treeWriter{top: t, depth: depth, folded: folded, least: int64(minimum / 100 * float64(max(t.Whole, -t.Whole)))}
+// the depth of the tree is its number of forks. A chain of functions that each only call the next one is one line, with an
+// arrow between the names; without an arrow each function has its own line.
+func (t *Top) TreeText(root *Node, minimum float64, depth int, arrow string) string {
+	w := treeWriter{top: t, depth: depth, arrow: arrow, least: int64(minimum / 100 * float64(max(t.Whole, -t.Whole)))}
 	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", "cum", "cum%", "flat", "function")
 	w.children(root, "", 1)
 	return w.b.String()
@@ -81,15 +81,14 @@ type treeWriter struct {
 	top   *Top
 	least int64
 	depth int
-
-	folded bool
+	arrow string // between the names of a chain; "": chains are not folded
 }
 
 // chain follows the calls of a function that has one callee and allocates nothing itself, to the last one. text names
 // the first and the last function, and those between them if they are few.
 func (w *treeWriter) chain(n *Node, level int) (last *Node, lastLevel int, text string) {
 	names := []string{n.Name}
-	for w.folded && n.Flat == 0 && len(n.Children) == 1 && n.Children[0].Cum == n.Cum && (w.depth == 0 || level < w.depth) {
+	for w.arrow != "" && n.Flat == 0 && len(n.Children) == 1 && n.Children[0].Cum == n.Cum && (w.depth == 0 || level < w.depth) {
 		n = n.Children[0]
 		level++
 		names = append(names, n.Name)
@@ -98,7 +97,7 @@ func (w *treeWriter) chain(n *Node, level int) (last *Node, lastLevel int, text 
 	if hidden := len(names) - 2; hidden > between {
 		names = []string{names[0], fmt.Sprintf("(%d calls)", hidden), names[len(names)-1]}
 	}
-	return n, level, strings.Join(names, " → ")
+	return n, level, strings.Join(names, " "+w.arrow+" ")
 }
 
 func (w *treeWriter) children(n *Node, indent string, level int) {
