@@ -72,6 +72,9 @@ func TestOwnerInCxx(t *testing.T) {
 	if out := tool(t, "top", "owners"); !strings.Contains(out, "make_session") {
 		t.Errorf("%s", out)
 	}
+	if out := tool(t, "top", program); !strings.Contains(out, "make_session") {
+		t.Errorf("%s", out)
+	}
 	second := launch(t, nil, binary, "run", "--sample", "16K", "--", program)
 	waitFor(t, socketOf(second.pid))
 	out, complaint, status := try(t, "top", "owners")

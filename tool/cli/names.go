@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -35,7 +37,7 @@ func (a *app) acceptNames(root *cobra.Command) {
 }
 
 // replaceNames replaces those of the first arguments that are names of processes by process ids. Ids, existing files and
-// unknown names stay as they are.
+// unknown names stay as they are. A program file names the processes that run it: it is no profile.
 func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 	if a.socket != "" {
 		return nil
@@ -45,7 +47,9 @@ func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 	}
 	for i := range min(count, len(args)) {
 		name := args[i]
-		if _, err := os.Stat(name); err == nil || isNumber(name) || name == "-" || strings.Contains(name, "/") {
+		if isProgram(name) {
+			name = filepath.Base(name)
+		} else if _, err := os.Stat(name); err == nil || isNumber(name) || name == "-" || strings.Contains(name, "/") {
 			continue
 		}
 		switch found := attach.Named(name); len(found) {
@@ -58,6 +62,18 @@ func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 		}
 	}
 	return nil
+}
+
+// isProgram reports whether a file is a program of ELF.
+func isProgram(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	magic := make([]byte, len(elf.ELFMAG))
+	n, _ := file.Read(magic)
+	return string(magic[:n]) == elf.ELFMAG
 }
 
 // listNamed prints a table of processes to standard error.
