@@ -92,7 +92,7 @@ var Rules = []Rule{
 		Example:  "__libc_malloc",
 	},
 	{
-		Kind: Allocator, Of: cxx, Function: regular(`^_Zn[aw][jm]|(^|::)operator new(\[\])?$`), Example: "operator new[]",
+		Kind: Allocator, Of: cxx, Function: regular(`^_Zn[aw][jm]|(^|::)operator (new|delete)(\[\])?$`), Example: "operator new[]",
 	},
 
 	// Start-up: outermost functions of a program or of a thread.
@@ -219,7 +219,7 @@ var Rules = []Rule{
 
 	// C++.
 	{
-		Kind: Library, Of: cxx, Function: regular(`^<?(std|__gnu_cxx|__gnu_debug|__cxxabiv1)(::|>)|^__cxa_|^__gxx_`), Example: "std::vector::_M_realloc_insert",
+		Kind: Library, Of: cxx, Function: regular(`^<?(std|__gnu_cxx|__gnu_debug|__gnu_norm|__gnu_parallel|__cxxabiv1)(::|>)|^__cxa_|^__gxx_|^__dynamic_cast$|^__once_proxy$`), Example: "std::vector::_M_realloc_insert",
 	},
 	{
 		Kind: Library, Of: cxx, Module: module(`libstdc\+\+|libc\+\+|libc\+\+abi|libsupc\+\+`), Example: "pool_allocate", ExampleModule: "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
