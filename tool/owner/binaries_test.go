@@ -87,7 +87,7 @@ func TestRustLibrary(t *testing.T) {
 	if err != nil {
 		t.Skip("no rustc")
 	}
-	path, names := functionsOf(t, filepath.Join(strings.TrimSpace(string(sysroot)), "lib", "libstd-*.so"), "/usr/lib/*-linux-gnu/libstd-*.so")
+	path, names := functionsOf(t, filepath.Join(strings.TrimSpace(string(sysroot)), "lib", "rustlib", "*", "lib", "libstd-*.so"), filepath.Join(strings.TrimSpace(string(sysroot)), "lib", "libstd-*.so"), "/usr/lib/*-linux-gnu/libstd-*.so")
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return !strings.Contains(name, "alloc::") && !strings.Contains(name, "core::") || strings.HasPrefix(name, "_R") || strings.HasPrefix(name, "_Z")
 	})

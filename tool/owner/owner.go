@@ -241,7 +241,8 @@ func trimStartup(stack []Class, first int, isOwned bool, languages []string) int
 		c := stack[end-1]
 		isRustMain := c.isMain && c.Kind == Program && stack[end-2].isRust && stack[end-2].Kind == Startup
 		isOfThread := isOwned && end < len(stack) && c.Kind == Library && !c.Interpreted
-		if c.Kind != Startup && !isRustMain && !isOfThread && !c.IsFolded(languages) {
+		isStart := stack[end-2].Kind == Startup && stack[end-2].Of == "start-up" // it has called __libc_start_main
+		if c.Kind != Startup && !isStart && !isRustMain && !isOfThread && !c.IsFolded(languages) {
 			break
 		}
 		end--

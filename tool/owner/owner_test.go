@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,7 @@ func newBuilder() *builder {
 	return &builder{&profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}}, map[string]*profile.Location{}}
 }
 
-// add adds a stack, the innermost frame first. Names that are joined by + are inlined into one location.
+// add adds a stack, the innermost frame first. Names that are joined by | are inlined into one location.
 func (b *builder) add(value, size int64, frames ...string) {
 	sample := &profile.Sample{Value: []int64{value}, NumLabel: map[string][]int64{"bytes": {size}}}
 	for _, frame := range frames {
@@ -168,17 +169,18 @@ func stacksOf(p *profile.Profile) []string {
 
 func TestCharge(t *testing.T) {
 	b := newBuilder()
-	b.add(1, 8, "std::allocator::allocate+std::vector::push_back+fill", "main", "__libc_start_call_main", "_start")
+	b.add(1, 8, "std::allocator::allocate|std::vector::push_back|fill", "main", "__libc_start_call_main", "_start")
 	b.add(2, 8, "strdup", "fill", "std::__invoke", "std::thread::_Invoker::operator()", "std::thread::_State_impl::_M_run", "execute_native_thread_routine", "start_thread")
 	b.add(3, 8, "std::vector::reserve", "std::thread::_Invoker::operator()", "start_thread")
 	b.add(4, 8, "std::sort", "compare", "std::sort", "sum", "main", "_start")
 	b.add(5, 8, "_start")
 	b.add(6, 8, "zmalloc", "textnew", "main")
+	b.add(7, 8, "fill", "main", "__libc_start_main_impl", "shop+0x10") // _start of a stripped program
 	if err := b.p.CheckValid(); err != nil {
 		t.Fatal(err)
 	}
 	passed := Charge(b.p, Wrappers{"zmalloc": true})
-	want := []string{"1 fill main", "2 fill", "3 std::vector::reserve", "4 compare std::sort sum main", "5 _start", "6 textnew main"}
+	want := []string{"1 fill main", "2 fill", "3 std::vector::reserve", "4 compare std::sort sum main", "5 _start", "6 textnew main", "7 fill main"}
 	if got := stacksOf(b.p); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -244,16 +246,18 @@ func TestFindWrappers(t *testing.T) {
 		b.add(100, 16*i+16, "alloc_tree", caller, "main")             // owns memory through others as well
 		b.add(100, 16*i+16, "leaf", "alloc_tree", caller, "main")
 	}
-	b.add(100, 8, "my_calloc", "main") // one caller, but a telling name
-	b.add(100, 8, "xstrdup")           // no caller
+	b.add(100, 8, "my_calloc", "main")                            // one caller, but a telling name
+	b.add(100, 8, "xstrdup")                                      // no caller
+	b.add(100, 8, "lib.so+0x10", "sqlite3Malloc", "read", "main") // called by a function with a telling name
+	b.add(100, 8, "lib.so+0x20", "read", "main")                  // a function of its own
 	found := FindWrappers(b.p)
-	want := Wrappers{"xmalloc": true, "pool_alloc": true, "my_calloc": true}
-	if len(found) != len(want) || !found["xmalloc"] || !found["pool_alloc"] || !found["my_calloc"] {
+	want := Wrappers{"xmalloc": true, "pool_alloc": true, "my_calloc": true, "lib.so+0x10": true, "sqlite3Malloc": true}
+	if !maps.Equal(found, want) {
 		t.Errorf("%v, want %v", found, want)
 	}
 }
 
-func splitNames(frame string) []string { return strings.Split(frame, "+") }
+func splitNames(frame string) []string { return strings.Split(frame, "|") }
 
 func cutFile(frame string) (name, file string) {
 	name, file, _ = strings.Cut(frame, "@")

@@ -189,11 +189,11 @@ var Rules = []Rule{
 	},
 	{
 		// alloc::raw_vec::RawVec<T,A>::grow_one, <alloc::vec::Vec<T> as core::clone::Clone>::clone
-		Kind: Library, Of: rust, Function: regular(`^<?(?:impl )?(?:` + rustModules + `)(?:::|>|$)`), Example: "alloc::raw_vec::RawVec<T,A>::grow_one",
+		Kind: Library, Of: rust, Function: regular(`^<?(?:&(?:mut )?|\*const |\*mut )*(?:impl )?(?:` + rustModules + `)(?:::|>|$)`), Example: "alloc::raw_vec::RawVec<T,A>::grow_one",
 	},
 	{
 		// A trait that only the library implements, for a type of the program.
-		Kind: Library, Of: rust, Function: regular(`^<.* as alloc::(?:vec|slice|raw_vec|boxed|rc|sync|collections)::`),
+		Kind: Library, Of: rust, Function: regular(`^<.* as <?alloc::(?:vec|slice|raw_vec|boxed|rc|sync|collections|ffi)::`),
 		Example: "<leak::Session as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
 	},
 	{
@@ -219,7 +219,7 @@ var Rules = []Rule{
 
 	// C++.
 	{
-		Kind: Library, Of: cxx, Function: regular(`^<?(std|__gnu_cxx|__gnu_debug|__gnu_norm|__gnu_parallel|__cxxabiv1)(::|>)|^__cxa_|^__gxx_|^__dynamic_cast$|^__once_proxy$`), Example: "std::vector::_M_realloc_insert",
+		Kind: Library, Of: cxx, Function: regular(`^<?(?:&(?:mut )?)*(std|__gnu_cxx|__gnu_debug|__gnu_norm|__gnu_parallel|__cxxabiv1)(::|>)|^__cxa_|^__gxx_|^__dynamic_cast$|^__once_proxy$`), Example: "std::vector::_M_realloc_insert",
 	},
 	{
 		Kind: Library, Of: cxx, Module: module(`libstdc\+\+|libc\+\+|libc\+\+abi|libsupc\+\+`), Example: "pool_allocate", ExampleModule: "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",

@@ -17,6 +17,8 @@ import (
 //     (vagueName). A function with a vague name must have minCallers callers and pass on minSizes sizes of blocks, and
 //     the callers must differ in the size that they request most: a constructor such as node_new allocates blocks of its
 //     own size, whoever calls it. Without sizes in the profile the number of callers must be minCallersAlone.
+//     A function without a symbol is treated like one with a vague name. It is also a wrapper if the names of all of its
+//     callers are plain: it is what sqlite3Malloc and sqlite3Realloc call.
 //
 // Wrappers call each other, so the search repeats with the found ones passed over, until it finds no more.
 const (
@@ -27,9 +29,13 @@ const (
 	maxRounds       = 16
 )
 
+// noSymbol matches the name of a function without a symbol: libsqlite3.so.0.8.6+0xa74f0.
+const noSymbol = `.\+0x[0-9a-f]+$`
+
 var (
 	plainName = regexp.MustCompile(`(?i)(malloc|calloc|realloc|zalloc|memalign|strn?dup|memdup|mallocz)(_?(usable|internal|array|impl|aligned|zero(ed)?|n|64|32|raw|or_die|wrapper|func|size))*_*[0-9]?$`)
-	vagueName = regexp.MustCompile(`(?i)alloc|new|dup|grow|reserve`)
+	vagueName = regexp.MustCompile(`(?i)alloc|new|dup|grow|reserve|` + noSymbol)
+	unnamed   = regexp.MustCompile(noSymbol)
 )
 
 // Wrappers is a set of names of functions.
@@ -132,12 +138,21 @@ func (of *candidate) isWrapper(name string) bool {
 		return false
 	}
 	switch {
-	case plainName.MatchString(name):
+	case plainName.MatchString(name), unnamed.MatchString(name) && of.callersArePlain():
 		return true
 	case len(of.sizes) == 0:
 		return len(of.callers) >= minCallersAlone
 	}
 	return len(of.callers) >= minCallers && len(of.sizes) >= minSizes && of.sizesDiffer()
+}
+
+func (of *candidate) callersArePlain() bool {
+	for caller := range of.callers {
+		if !plainName.MatchString(caller) {
+			return false
+		}
+	}
+	return true
 }
 
 // sizesDiffer reports whether not all callers request the same size most often.
