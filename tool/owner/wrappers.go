@@ -33,7 +33,7 @@ const (
 const noSymbol = `.\+0x[0-9a-f]+$`
 
 var (
-	plainName = regexp.MustCompile(`(?i)(malloc|calloc|realloc|zalloc|memalign|strn?dup|memdup|mallocz)(_?(usable|internal|array|impl|aligned|zero(ed)?|n|64|32|raw|or_die|wrapper|func|size))*_*[0-9]?$`)
+	plainName = regexp.MustCompile(`(?i)(malloc|calloc|realloc|zalloc|memalign|strn?dup|memdup|mallocz)(_?(usable|internal|array|impl|aligned|zero(ed)?|n|64|32|raw|or_die|wrapper|func|size|num|count))*_*[0-9]?$`)
 	vagueName = regexp.MustCompile(`(?i)alloc|new|dup|grow|reserve|` + noSymbol)
 	unnamed   = regexp.MustCompile(noSymbol)
 )
