@@ -56,9 +56,10 @@ function pprofEdges(file) {
 }
 
 test("the graph has the nodes of top and the edges of pprof", { timeout: TEST_TIMEOUT_MS }, async () => {
-  const page = await openPage(files, { view: "graph", at: 2, nodes: 0, edges: 0, most: 160 });
+  // pprof shows stacks as they are.
+  const page = await openPage(files, { view: "graph", at: 2, nodes: 0, edges: 0, most: 160, raw: 1 });
   await page.locator(".graph g[role=button]").first().waitFor();
-  const table = top(second);
+  const table = top(second, "--raw");
   const holding = table.functions.filter((row) => row.cum > 0);
   await eventually(async () => {
     const labels = await page.locator(".graph g[role=button]").evaluateAll((nodes) =>
