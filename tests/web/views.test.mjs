@@ -157,7 +157,7 @@ function pprofLines(file, name, ...args) {
 }
 
 test("the source has the bytes of pprof -list on its lines", { timeout: TEST_TIMEOUT_MS }, async () => {
-  const page = await openPage(files, { view: "source", at: 2, function: "leaky_session" });
+  const page = await openPage(files, { view: "source", at: 2, function: "leaky_session", raw: 1 });
   await page.locator("table.source tbody tr").first().waitFor();
   for (const name of ["leaky_session", "leaky_parser", "filled", "main"]) {
     await page.getByLabel("function", { exact: true }).fill(name);
