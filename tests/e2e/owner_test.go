@@ -78,7 +78,7 @@ func TestOwnerInCxx(t *testing.T) {
 	second := launch(t, nil, binary, "run", "--sample", "16K", "--", program)
 	waitFor(t, socketOf(second.pid))
 	out, complaint, status := try(t, "top", "owners")
-	if status != 1 || out != "" || !strings.Contains(complaint, "2 processes that run on seemalloc have the name owners") || !strings.Contains(complaint, p.pid+" ") || !strings.Contains(complaint, second.pid+" ") {
+	if status != 1 || out != "" || !strings.Contains(complaint, "2 processes on seemalloc are called or run owners") || !strings.Contains(complaint, p.pid+" ") || !strings.Contains(complaint, second.pid+" ") {
 		t.Errorf("status %d, %s\n%s", status, out, complaint)
 	}
 }

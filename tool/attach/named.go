@@ -11,6 +11,23 @@ import (
 // Named lists the processes with this name that run on seemalloc, sorted by pid. A process has the kernel's short name,
 // the name of its executable, and the name that its command line begins with.
 func Named(name string) []*Process {
+	return where(func(p *Process) bool { return p.hasName(name) })
+}
+
+// Running lists the processes that run this program file on seemalloc, sorted by pid.
+func Running(program string) []*Process {
+	file, err := os.Stat(program)
+	if err != nil {
+		return nil
+	}
+	return where(func(p *Process) bool {
+		exe, err := os.Stat(procPath(p.PID, "exe"))
+		return err == nil && os.SameFile(exe, file)
+	})
+}
+
+// where lists the processes on seemalloc that meet the condition, sorted by pid.
+func where(matches func(*Process) bool) []*Process {
 	entries, _ := os.ReadDir("/proc")
 	var found []*Process
 	for _, entry := range entries {
@@ -19,7 +36,7 @@ func Named(name string) []*Process {
 			continue
 		}
 		p, err := Find(pid)
-		if err != nil || !p.hasName(name) {
+		if err != nil || !matches(p) {
 			continue
 		}
 		if mapped, _ := p.MapsLibrary(); mapped || p.hasSocketFile() {

@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -47,18 +46,19 @@ func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 	}
 	for i := range min(count, len(args)) {
 		name := args[i]
+		find := attach.Named
 		if isProgram(name) {
-			name = filepath.Base(name)
+			find = attach.Running
 		} else if _, err := os.Stat(name); err == nil || isNumber(name) || name == "-" || strings.Contains(name, "/") {
 			continue
 		}
-		switch found := attach.Named(name); len(found) {
+		switch found := find(name); len(found) {
 		case 0:
 		case 1:
 			args[i] = strconv.Itoa(found[0].PID)
 		default:
 			a.listNamed(found)
-			return exitError{fmt.Errorf("%d processes that run on seemalloc have the name %s: give the id of one", len(found), name), exitFailure}
+			return exitError{fmt.Errorf("%d processes on seemalloc are called or run %s: give the id of one", len(found), name), exitFailure}
 		}
 	}
 	return nil
