@@ -51,11 +51,11 @@ func (l *Look) Find(room float64) (*Result, error) {
 
 // OwnerOptions returns the options with the rules for the owner of a stack.
 func OwnerOptions() Options {
-	return Options{Owner: owner, Intermediary: report.IsLibraryFrame}
+	return Options{Owner: ownerOf, Intermediary: report.IsLibraryFrame}
 }
 
-// owner returns the index of the first function of the program.
-func owner(stack []Frame) int {
+// ownerOf returns the index of the first function of the program.
+func ownerOf(stack []Frame) int {
 	names := make([]string, len(stack))
 	for i, frame := range stack {
 		names[i] = frame.Name

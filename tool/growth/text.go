@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -33,12 +34,18 @@ func (f Frame) Place() string {
 	return fmt.Sprintf("%s %s:%d", f.Name, filepath.Base(f.File), f.Line)
 }
 
-// Details are the callers of a row's function, and its facts.
+// Details are the program's functions that call a row's function, and its facts.
 func (row *Row) Details(limit string) []string {
-	var lines []string
 	const callers = 3
-	for _, frame := range row.Stack[1:min(1+callers, len(row.Stack))] {
-		lines = append(lines, "from "+frame.Place())
+	var lines []string
+	for _, frame := range row.Stack[1:] {
+		class := owner.Classify(owner.Frame{Name: frame.Name})
+		if class.Kind == owner.Startup || len(lines) == callers {
+			break
+		}
+		if class.Kind == owner.Program {
+			lines = append(lines, "from "+frame.Place())
+		}
 	}
 	return append(lines, row.Facts(limit)...)
 }

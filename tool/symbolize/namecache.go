@@ -28,7 +28,7 @@ const (
 	namesMagic = "SMNAMES\n"
 	// namesVersion increases with every change of the format, and of the results that this package computes from a
 	// file.
-	namesVersion = 2
+	namesVersion = 3
 	headerBytes  = len(namesMagic) + 8
 	// Maximum size of all entries, and of one entry. If an entry exceeds it, only the addresses of the latest profile
 	// are kept.

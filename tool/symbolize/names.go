@@ -35,8 +35,8 @@ func ParseStyle(name string) (Style, error) {
 const maxName = 14
 
 var options = map[Style][]demangle.Option{
-	Short:     {demangle.NoParams, demangle.NoEnclosingParams, demangle.NoTemplateParams, demangle.MaxLength(maxName)},
-	Templates: {demangle.NoParams, demangle.NoEnclosingParams, demangle.MaxLength(maxName)},
+	Short:     {demangle.NoParams, demangle.NoEnclosingParams, demangle.NoTemplateParams, demangle.NoABITags, demangle.MaxLength(maxName)},
+	Templates: {demangle.NoParams, demangle.NoEnclosingParams, demangle.NoABITags, demangle.MaxLength(maxName)},
 	Full:      {demangle.NoClones, demangle.MaxLength(maxName)},
 }
 

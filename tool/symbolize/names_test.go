@@ -20,6 +20,8 @@ func TestDemangle(t *testing.T) {
 		{"_ZNSt6vectorIiSaIiEE9push_backERKi", Full, "std::vector<int, std::allocator<int> >::push_back(int const&)"},
 		{"_ZNSt6vectorIiSaIiEE9push_backERKi.isra.0", Short, "std::vector::push_back"},
 		{"_ZN3FooC4Ev", Short, "Foo::Foo"},
+		{"_ZN4shop4loadB5cxx11Ev", Short, "shop::load"},
+		{"_ZN4shop4loadB5cxx11Ev", Full, "shop::load[abi:cxx11]()"},
 		// Rust: legacy mangling (its hash is not part of the name) and v0 mangling.
 		{"_ZN5alloc7raw_vec19RawVec$LT$T$C$A$GT$7reserve17h0123456789abcdefE", Full, "alloc::raw_vec::RawVec<T,A>::reserve"},
 		{"_RNvNtCs1234_7mycrate3foo3bar", Short, "mycrate::foo::bar"},
