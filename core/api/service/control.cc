@@ -38,6 +38,11 @@ std::atomic<int> socket_process{0};
 char socket_path[options::kMaxTextBytes + 64];
 os::FileIdentity socket_file;
 
+// A wait that takes less time than this has ended early.
+uint64_t expected_wait_ns(uint64_t timeout_ns) {
+  return (timeout_ns < kMillisecondNs ? timeout_ns : kMillisecondNs) / 2;
+}
+
 uint64_t since(uint64_t then_ns, uint64_t now_ns) {
   return now_ns > then_ns ? now_ns - then_ns : 0;
 }
@@ -176,6 +181,7 @@ bool Control::read_client(Client& client, uint64_t now_ns) {
   if (received <= 0) return false;
   // A line that arrives byte by byte gets no extra time.
   if (client.length == 0) note_activity(client, now_ns);
+  client.has_moved = true;
   client.length += static_cast<unsigned>(received);
   return answer_lines(client, now_ns);
 }
@@ -202,6 +208,7 @@ bool Control::send_reply(Client& client, uint64_t now_ns) {
   size_t bytes = 0;
   Reply::SendResult sent = client.reply.send(client.descriptor.fd, &bytes);
   if (bytes != 0) note_activity(client, now_ns);
+  client.has_moved |= bytes != 0;
   return sent != Reply::SendResult::kDisconnected;
 }
 
@@ -266,11 +273,13 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
   polls[kClients + 2] = wake_up.wanted();
   bool any_open = false;
   for (const os::Poll& poll : polls) any_open |= poll.fd >= 0;
+  uint64_t began_ns = os::monotonic_ns();
   bool has_waited = !any_open && timeout_ns != 0 && os::futex_wait(&interrupted_, 0, timeout_ns);
   if (!has_waited) os::poll_ready(polls, kPolls, timeout_ns);
-  interrupted_.store(0, std::memory_order_relaxed);
+  has_result_ = since(began_ns, os::monotonic_ns()) >= expected_wait_ns(timeout_ns);
+  has_result_ |= interrupted_.exchange(0, std::memory_order_relaxed) != 0;
   stalls.note(polls[kClients + 1]);
-  wake_up.note(polls[kClients + 2]);
+  has_result_ |= wake_up.note(polls[kClients + 2]);
   for (unsigned i = 0; i < kClients; i++) clients_[i].ready = polls[i].ready;
   listener_ready_ = polls[kClients].ready;
 }
@@ -285,9 +294,19 @@ void Control::interrupt() {
 void Control::serve() {
   uint64_t now_ns = os::monotonic_ns();
   for (Client& client : clients_) {
-    if (client.descriptor.fd >= 0 && !serve_client(client, now_ns)) disconnect(client);
+    if (client.descriptor.fd < 0) continue;
+    client.has_moved = false;
+    bool remains = serve_client(client, now_ns);
+    if (!remains) disconnect(client);
+    has_result_ |= client.has_moved || !remains;
   }
-  if (listener_ready_ && listener_.is_ours()) accept_client();
+  if (listener_ready_ && listener_.is_ours()) {
+    accept_client();
+    has_result_ = true;  // a failure is followed by a pause
+  }
+  // A round that neither waited nor moved a byte: the kernel reports a descriptor as ready, or the
+  // wait as interrupted, and may do so for ever.
+  has_result_ ? brake_.reset() : brake_.slow_down();
 }
 
 }  // namespace seemalloc

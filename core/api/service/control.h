@@ -22,6 +22,7 @@
 #include "core/api/service/reply.h"
 #include "core/api/service/stall_watch.h"
 #include "core/api/service/wake_up.h"
+#include "core/os/kernel/wait.h"
 #include "core/os/process/descriptor.h"
 
 namespace seemalloc {
@@ -52,6 +53,7 @@ class Control {
   struct Client {
     os::CheckedDescriptor descriptor;
     bool ready = false;
+    bool has_moved = false;  // bytes were received or sent in this round
     bool authenticated = false;
     // When it last sent or received something; before its proof, when it connected.
     uint64_t active_ns = 0;
@@ -81,6 +83,8 @@ class Control {
   os::CheckedDescriptor listener_;
   unsigned user_ = 0;
   bool listener_ready_ = false;
+  bool has_result_ = false;  // this round has waited, or has had an effect
+  os::LoopBrake brake_;      // for rounds that have not
   uint64_t check_file_again_ns_ = 0;
   uint64_t accept_again_ns_ = 0;
   Client clients_[kClients];

@@ -28,21 +28,22 @@ void WakeUp::keep_open(bool wanted) {
   if (fd >= 0) descriptor_.set(fd);
 }
 
-void WakeUp::note(const os::Poll& poll) {
+bool WakeUp::note(const os::Poll& poll) {
   // Only a signal sent by wake() is consumed: the same signal to the whole process is the
   // program's.
   if (signal_sent_.exchange(false, std::memory_order_acquire)) {
     os::take_signal(signal());
     spurious_wakeups_ = 0;
-    return;
+    return true;
   }
   spurious_wakeups_ = poll.ready ? spurious_wakeups_ + 1 : 0;
-  if (spurious_wakeups_ != kMaxSpuriousWakeups) return;
+  if (spurious_wakeups_ != kMaxSpuriousWakeups) return false;
   spurious_wakeups_ = 0;
   program_signal_pending_ = is_program_signal();
   // The descriptor's number now belongs to another file, of a kind whose identities are all the
   // same: it is not ours to close.
   if (!os::is_signal_pending(signal())) descriptor_.fd = -1;
+  return false;
 }
 
 void WakeUp::wake(int process, int thread) {

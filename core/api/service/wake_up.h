@@ -24,7 +24,8 @@ class WakeUp {
   void keep_open(bool wanted = true);
   // The descriptor to poll, and the result of the poll.
   os::Poll wanted() const { return os::Poll{program_signal_pending_ ? -1 : descriptor_.fd, false}; }
-  void note(const os::Poll& poll);
+  // Returns whether wake() has been called.
+  bool note(const os::Poll& poll);
   // In the child of fork: the helper thread does not exist.
   void forget();
 

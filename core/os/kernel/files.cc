@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "core/os/kernel/syscall.h"
+#include "core/os/kernel/wait.h"
 
 namespace seemalloc::os {
 
@@ -15,32 +16,19 @@ int open_file(const char* path, int flags, unsigned mode) {
 
 void close_file(int fd) { sys(SYS_close, fd); }
 
-namespace {
-constexpr long kInterrupted = -4;  // -EINTR
-}
-
 long read_some(int fd, void* buffer, size_t bytes) {
-  long result;
-  do {
-    result = sys(SYS_read, fd, as_long(buffer), static_cast<long>(bytes));
-  } while (result == kInterrupted);
-  return result;
+  return sys_uninterrupted(SYS_read, fd, as_long(buffer), static_cast<long>(bytes));
 }
 
 long read_at(int fd, void* buffer, size_t bytes, uint64_t offset) {
-  long result;
-  do {
-    result =
-        sys(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes), static_cast<long>(offset));
-  } while (result == kInterrupted);
-  return result;
+  return sys_uninterrupted(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes),
+                           static_cast<long>(offset));
 }
 
 int write_all(int fd, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes != 0) {
-    long result = sys(SYS_write, fd, as_long(at), static_cast<long>(bytes));
-    if (result == kInterrupted) continue;
+    long result = sys_uninterrupted(SYS_write, fd, as_long(at), static_cast<long>(bytes));
     if (sys_failed(result)) return static_cast<int>(result);
     at += result;
     bytes -= static_cast<size_t>(result);
@@ -51,9 +39,13 @@ int write_all(int fd, const void* data, size_t bytes) {
 // For output that the program requested, and for the line before the process ends. Works in a
 // sandbox too.
 void write_stderr(const char* text, size_t bytes) {
-  while (bytes != 0) {
+  constexpr long kInterrupted = -4;  // -EINTR
+  for (unsigned interruptions = 0; bytes != 0 && interruptions < kMaxInterruptions;) {
     long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);
-    if (result == kInterrupted) continue;
+    if (result == kInterrupted) {
+      interruptions++;
+      continue;
+    }
     if (sys_failed(result)) return;
     text += result;
     bytes -= static_cast<size_t>(result);

@@ -1,6 +1,7 @@
 #include "core/os/process/lines.h"
 
 #include "core/os/kernel/syscall.h"
+#include "core/os/kernel/wait.h"
 
 namespace seemalloc::os {
 
@@ -14,12 +15,8 @@ bool Lines::fill() {
   for (size_t i = start_; i < filled_; i++) buffer[i - start_] = buffer[i];
   filled_ -= start_;
   start_ = 0;
-  constexpr long kInterrupted = -4;  // -EINTR
-  long got;
-  do {
-    got = sys(SYS_pread64, fd_, as_long(buffer + filled_),
-              static_cast<long>(sizeof(Buffer) - filled_), offset_);
-  } while (got == kInterrupted);
+  long got = sys_uninterrupted(SYS_pread64, fd_, as_long(buffer + filled_),
+                               static_cast<long>(sizeof(Buffer) - filled_), offset_);
   if (got <= 0) return false;
   filled_ += static_cast<size_t>(got);
   offset_ += got;

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/os/kernel/ids.h"
 #include "core/os/kernel/syscall.h"
+#include "core/os/kernel/wait.h"
 
 namespace seemalloc::os {
 
@@ -72,8 +73,9 @@ Status read_status(const char* file) {
   Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t"), count("\nSeccomp_filters:\t");
   char text[64];  // little stack is left here
   long bytes;
+  unsigned interruptions = 0;
   while ((bytes = raw_sys(SYS_read, fd, as_long(text), sizeof(text), 0, 0, 0)) > 0 ||
-         bytes == -EINTR) {
+         (bytes == -EINTR && ++interruptions < kMaxInterruptions)) {
     for (long i = 0; i < bytes; i++) {
       privileges.feed(text[i]);
       mode.feed(text[i]);

@@ -63,8 +63,7 @@ int write_in_time(int fd, const char* data, size_t bytes) {
   constexpr int kTimedOut = -110;  // -ETIMEDOUT
   uint64_t began_ns = monotonic_ns(), moved_ns = began_ns;
   while (bytes != 0) {
-    long result = sys(SYS_write, fd, as_long(data), static_cast<long>(bytes));
-    if (result == kInterrupted) continue;
+    long result = sys_uninterrupted(SYS_write, fd, as_long(data), static_cast<long>(bytes));
     if (sys_failed(result) && result != kWouldBlock) return static_cast<int>(result);
     uint64_t now_ns = monotonic_ns();
     if (result == kWouldBlock) {
@@ -182,20 +181,13 @@ int accept_unix(int listener, unsigned* peer_user) {
 }
 
 long receive_now(int fd, void* buffer, size_t bytes) {
-  long result;
-  do {
-    result = sys(SYS_recvfrom, fd, as_long(buffer), static_cast<long>(bytes), MSG_DONTWAIT);
-  } while (result == kInterrupted);
-  return result;
+  return sys_uninterrupted(SYS_recvfrom, fd, as_long(buffer), static_cast<long>(bytes),
+                           MSG_DONTWAIT);
 }
 
 long send_now(int fd, const void* data, size_t bytes) {
-  long result;
-  do {
-    result =
-        sys(SYS_sendto, fd, as_long(data), static_cast<long>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (result == kInterrupted);
-  return result;
+  return sys_uninterrupted(SYS_sendto, fd, as_long(data), static_cast<long>(bytes),
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int make_memory_file(const char* name) {

@@ -46,7 +46,7 @@ void BareThread::wait_for_end(uint64_t ns) const {
     // Not FUTEX_WAIT_PRIVATE: at the end of a thread the kernel wakes waiters with a shared futex
     // call.
     long result = sys(SYS_futex, as_long(&id_), FUTEX_WAIT, now, as_long(&left));
-    if (result == -EPERM || result == -ENOSYS) pause(left_ns);
+    if (sys_failed(result) && result != -ETIMEDOUT && id() == now) pause(left_ns);
   }
   // The kernel clears the id before it removes the thread from the process.
   constexpr uint64_t kStepNs = 20 * kMicrosecondNs;

@@ -85,8 +85,13 @@ void BasicLockWord<Machine>::wait(WaitCounters& waits, uint64_t recheck_ns) {
   uint64_t begin = Machine::monotonic_ns();
   count_held(+1);
   constexpr uint64_t kWithoutFutexNs = 100000;
+  // After this many waits in vain the futex call may have been refused with an error that is
+  // temporary otherwise (EINTR, EAGAIN).
+  constexpr unsigned kMaxWaits = 100;
+  unsigned waits_in_vain = 0;
   while (state_.exchange(2, std::memory_order_acquire) != 0) {
-    if (!Machine::futex_wait(&state_, 2, recheck_ns)) Machine::pause(kWithoutFutexNs);
+    bool waited = Machine::futex_wait(&state_, 2, recheck_ns);
+    if (!waited || ++waits_in_vain > kMaxWaits) Machine::pause(kWithoutFutexNs);
   }
   waits.count_long(Machine::monotonic_ns() - begin);
 }

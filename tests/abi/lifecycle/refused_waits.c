@@ -65,7 +65,7 @@ static const int kCalls[] = {SYS_ppoll,
                              SYS_timer_create,
                              SYS_timer_settime,
                              SYS_timer_gettime};
-static const int kErrors[] = {EPERM, ENOSYS, EINVAL};
+static const int kErrors[] = {EPERM, ENOSYS, EINVAL, EINTR, EAGAIN, ENOMEM};
 
 static void rest(int milliseconds) { poll(NULL, 0, milliseconds); }
 
@@ -188,7 +188,9 @@ static void expect_end(const struct Watch* watch) {
 int main(int argc, char** argv) {
   if (argc == 4) return watched(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
   expect_subject();
-  static struct Watch watches[sizeof(kCalls) / sizeof(kCalls[0]) * 3 + 8];
+  static struct Watch watches[sizeof(kCalls) / sizeof(kCalls[0]) *
+                                   (sizeof(kErrors) / sizeof(kErrors[0])) +
+                               8];
   size_t count = 0;
   static const int kLimits[] = {0, 3, 4, 5, 10};
   for (size_t i = 0; i < sizeof(kLimits) / sizeof(kLimits[0]); i++)
