@@ -376,7 +376,7 @@ void reset_helper_in_child() {
   control.forget();
   stalls.forget();
   wake_up.forget();
-  pages::close_collapse_files_in_child();
+  pages::close_collapse_file_in_child();
   reset_trace_in_child();
   reset_cpu_run_in_child(reset_cpu_profile_in_child());
   thread.forget();

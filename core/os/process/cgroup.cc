@@ -258,25 +258,29 @@ bool MemoryGroup::same_files(const MemoryGroup& other) const {
 }
 
 void UsageFiles::keep_open(const MemoryGroup& group) {
-  for (unsigned i = 0; i < group.levels(); i++) {
-    for (MemoryGroup::File file : {MemoryGroup::File::kUsage, MemoryGroup::File::kStat}) {
-      CheckedDescriptor& kept = file == MemoryGroup::File::kUsage ? usage_[i] : stat_[i];
-      if (kept.is_ours()) continue;
-      kept.fd = -1;
-      int fd = group.open_level_file(i, file);
-      if (fd >= 0) kept.set(fd);
-    }
-  }
+  for (unsigned i = 0; i < group.levels(); i++)
+    keep_open(usage_[i], group, i, MemoryGroup::File::kUsage);
 }
 
-bool UsageFiles::read(const MemoryGroup& group, GroupUsage* usage) const {
+void UsageFiles::keep_open(CheckedDescriptor& kept, const MemoryGroup& group, unsigned level,
+                           MemoryGroup::File file) {
+  if (kept.is_ours()) return;
+  kept.fd = -1;
+  int fd = group.open_level_file(level, file);
+  if (fd >= 0) kept.set(fd);
+}
+
+bool UsageFiles::read(const MemoryGroup& group, GroupUsage* usage) {
   for (unsigned i = 0; i < group.levels(); i++) {
     Slice line;
     Lines lines(usage_[i]);
     uint64_t bytes = 0;
     if (!lines.next(&line) || !parse_number(line, &bytes)) return false;
     GroupUsage level{group.level_limit(i), static_cast<size_t>(bytes), 0, i};
-    if (is_near(level.bytes, level.limit)) {
+    if (!is_near(level.bytes, level.limit)) {
+      stat_[i].close();
+    } else {
+      keep_open(stat_[i], group, i, MemoryGroup::File::kStat);
       uint64_t files = file_bytes(Lines(stat_[i]), group.version());
       level.bytes -= files < bytes ? files : bytes;
       if (is_near(level.bytes, level.limit)) return false;

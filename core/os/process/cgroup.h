@@ -76,15 +76,15 @@ class MemoryGroup {
   char directory_[kMaxPath] = {};
 };
 
-// UsageFiles: keeps open the usage files of a group's levels, their memory.stat files, and the
-// files of the group's own limits.
+// UsageFiles: keeps open the usage files of a group's levels, the files of the group's own limits,
+// and memory.stat of levels that are near their limit.
 class UsageFiles {
  public:
-  // Opens the files that are not open, or whose descriptors are no longer ours.
+  // Opens the usage files that are not open, or whose descriptors are no longer ours.
   void keep_open(const MemoryGroup& group);
   // Reads the level with the least room. Returns false when a level has used three quarters of its
   // limit, so that MemoryGroup::read is needed, or when one cannot be read.
-  bool read(const MemoryGroup& group, GroupUsage* usage) const;
+  bool read(const MemoryGroup& group, GroupUsage* usage);
   // Whether the group's own limit has changed since it was found: it was set while the process ran.
   // Changed limits of higher levels, and a move to another group, are detected only by a new
   // find().
@@ -92,6 +92,9 @@ class UsageFiles {
   void close();
 
  private:
+  static void keep_open(CheckedDescriptor& kept, const MemoryGroup& group, unsigned level,
+                        MemoryGroup::File file);
+
   CheckedDescriptor limit_[MemoryGroup::kLimitFiles];
   CheckedDescriptor usage_[MemoryGroup::kMaxLevels];
   CheckedDescriptor stat_[MemoryGroup::kMaxLevels];

@@ -350,18 +350,26 @@ TEST_F(Cgroup, OpenFilesAreCheckedBeforeReading) {
   write("cg/pod/memory.current", "1053741824\n");
   EXPECT_FALSE(files.read(memory, &usage)) << "near the limit of one";
   write("cg/pod/memory.stat", "anon 1\ninactive_file 629145600\nactive_file 104857600\n");
-  EXPECT_FALSE(files.read(memory, &usage)) << "not open yet";
-  files.keep_open(memory);
   ASSERT_TRUE(files.read(memory, &usage)) << "most of it is files'";
   EXPECT_EQ(usage.bytes, 60 * MiB);
+  auto open_files = [&] {
+    std::vector<int> numbers;
+    for (auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code problem;
+      std::filesystem::path target = std::filesystem::read_symlink(entry.path(), problem);
+      if (target.string().starts_with(std::filesystem::canonical(top_).string()))
+        numbers.push_back(std::stoi(entry.path().filename()));
+    }
+    return numbers;
+  };
+  EXPECT_EQ(open_files().size(), 3u);
   write("cg/pod/memory.current", "1048576\n");
-  std::vector<int> ours;
-  for (auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code problem;
-    std::filesystem::path target = std::filesystem::read_symlink(entry.path(), problem);
-    if (target.string().starts_with(std::filesystem::canonical(top_).string()))
-      ours.push_back(std::stoi(entry.path().filename()));
-  }
+  ASSERT_TRUE(files.read(memory, &usage));
+  EXPECT_EQ(open_files().size(), 2u) << "memory.stat is closed when it is not needed";
+  write("cg/pod/memory.current", "1053741824\n");
+  ASSERT_TRUE(files.read(memory, &usage));
+  write("cg/pod/memory.current", "1048576\n");
+  std::vector<int> ours = open_files();
   ASSERT_EQ(ours.size(), 3u);
   write("program's own", "7\n");
   int own = open((top_ + "/program's own").c_str(), O_RDONLY);

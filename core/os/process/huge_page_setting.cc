@@ -22,9 +22,14 @@ struct Contents {
   char text[128];
   size_t length = 0;
 
-  explicit Contents(int fd) {
-    long got = fd < 0 ? 0 : sys(SYS_pread64, fd, as_long(text), sizeof(text), 0);
-    if (!sys_failed(got)) length = static_cast<size_t>(got);
+  Contents(const char* folder, const char* name) {
+    Path path;
+    path << folder << name;
+    int fd = open_high(path.c_str(), O_RDONLY);
+    if (fd < 0) return;
+    long got = read_at(fd, text, sizeof(text), 0);
+    if (got > 0) length = static_cast<size_t>(got);
+    close_file(fd);
   }
   // Whether this is the word in brackets.
   bool selected_word_is(const char* word) const {
@@ -36,13 +41,13 @@ struct Contents {
   }
 };
 
-Contents read_retained(CheckedDescriptor* file, const char* folder, const char* name) {
-  if (!file->is_ours()) {
-    Path path;
-    path << folder << name;
-    file->set(open_high(path.c_str(), O_RDONLY));
-  }
-  return Contents(file->is_ours() ? file->fd : -1);
+// For this size, since Linux 6.8; it may defer to the setting for all sizes.
+bool system_allows(const char* folder) {
+  Contents one(folder, "/hugepages-2048kB/enabled");
+  if (one.selected_word_is("never")) return false;
+  if (one.selected_word_is("always") || one.selected_word_is("madvise")) return true;
+  Contents all(folder, "/enabled");
+  return all.selected_word_is("always") || all.selected_word_is("madvise");
 }
 
 bool is_disabled_for_process() {
@@ -55,11 +60,7 @@ bool is_disabled_for_process() {
 // Read once: it depends only on the processor.
 bool HugePageSetting::size_is_supported(const char* folder) {
   if (size_ == Size::kUnknown) {
-    Path path;
-    path << folder << "/hpage_pmd_size";
-    int fd = open_high(path.c_str(), O_RDONLY);
-    Contents contents(fd);
-    if (fd >= 0) close_file(fd);
+    Contents contents(folder, "/hpage_pmd_size");
     if (contents.length == 0) return false;
     size_t bytes = 0;
     for (size_t i = 0; i < contents.length && contents.text[i] >= '0' && contents.text[i] <= '9';
@@ -71,18 +72,12 @@ bool HugePageSetting::size_is_supported(const char* folder) {
   return size_ == Size::kOurs;
 }
 
-bool HugePageSetting::allows(const char* folder) {
+bool HugePageSetting::allows(uint64_t now_ns, const char* folder) {
   if (!size_is_supported(folder) || is_disabled_for_process()) return false;
-  Contents one = read_retained(&size_file_, folder, "/hugepages-2048kB/enabled");
-  if (one.selected_word_is("never")) return false;
-  if (one.selected_word_is("always") || one.selected_word_is("madvise")) return true;
-  Contents all = read_retained(&global_file_, folder, "/enabled");
-  return all.selected_word_is("always") || all.selected_word_is("madvise");
-}
-
-void HugePageSetting::close() {
-  size_file_.close();
-  global_file_.close();
+  if (now_ns < allowed_until_ns_) return true;
+  bool allowed = system_allows(folder);
+  allowed_until_ns_ = allowed ? now_ns + kKnownForNs : 0;
+  return allowed;
 }
 
 }  // namespace seemalloc::os

@@ -1,12 +1,15 @@
 // HugePageSetting: whether the settings of the system and the process allow huge pages of 2 MiB.
 //
 // For a page fault the kernel checks all of these settings; for MADV_COLLAPSE it does not, so its
-// caller must. The settings may change at any time. Their files stay open at high descriptor
-// numbers: opening a file takes for a moment a number that the program may expect. An unreadable
+// caller must. The system's settings may change at any time: a yes is read again after
+// kKnownForNs, a no each time. No file stays open, and files are not opened more often, because
+// opening a file takes for a moment a descriptor number that the program may expect. An unreadable
 // setting counts as no. No allocation. Threads: an object has one user at a time.
 #pragma once
 
-#include "core/os/process/descriptor.h"
+#include <cstdint>
+
+#include "core/base/units.h"
 
 namespace seemalloc::os {
 
@@ -16,8 +19,9 @@ class HugePageSetting {
 
   // True unless the system's setting is `never` or the process has disabled huge pages
   // (PR_SET_THP_DISABLE), and if the kernel's huge pages have 2 MiB.
-  bool allows(const char* folder = kFolder);
-  void close();
+  bool allows(uint64_t now_ns, const char* folder = kFolder);
+
+  static constexpr uint64_t kKnownForNs = 60 * kSecondNs;
 
  private:
   enum class Size { kUnknown, kOurs, kOther };
@@ -25,8 +29,7 @@ class HugePageSetting {
   bool size_is_supported(const char* folder);
 
   Size size_ = Size::kUnknown;
-  CheckedDescriptor global_file_;  // for all sizes
-  CheckedDescriptor size_file_;    // for this size, since Linux 6.8; may defer to the other file
+  uint64_t allowed_until_ns_ = 0;  // when the system's setting must be read again
 };
 
 }  // namespace seemalloc::os

@@ -28,7 +28,6 @@ class Folder : public testing::Test {
     write("enabled", "always [madvise] never\n");
   }
   void TearDown() override {
-    setting.close();
     std::filesystem::remove_all(path);
   }
   void write(const char* name, const char* text) { std::ofstream(path + "/" + name) << text; }
@@ -36,13 +35,15 @@ class Folder : public testing::Test {
     mkdir((path + "/hugepages-2048kB").c_str(), 0700);
     write("hugepages-2048kB/enabled", text);
   }
-  bool allows() { return setting.allows(path.c_str()); }
+  // Long after the last time.
+  bool allows() { return setting.allows(now_ns += HugePageSetting::kKnownForNs, path.c_str()); }
 
   std::string path;
+  uint64_t now_ns = 0;
   HugePageSetting setting;
 };
 
-TEST_F(Folder, TheSystemsWordCountsEachTime) {
+TEST_F(Folder, TheSystemsWordIsReadAgain) {
   EXPECT_TRUE(allows());
   write("enabled", "always madvise [never]\n");
   EXPECT_FALSE(allows());
@@ -70,19 +71,29 @@ TEST_F(Folder, HugePagesOfOtherSizesAreRejected) {
 }
 
 TEST_F(Folder, UnreadableSettingIsNo) {
-  EXPECT_FALSE(setting.allows("/nowhere"));
+  EXPECT_FALSE(setting.allows(1, "/nowhere"));
   HugePageSetting other;
   std::filesystem::remove(path + "/enabled");
-  EXPECT_FALSE(other.allows(path.c_str()));
+  EXPECT_FALSE(other.allows(1, path.c_str()));
   write("enabled", "[always] madvise never\n");
   FailCalls refuse(SYS_openat, EPERM);
-  EXPECT_FALSE(other.allows(path.c_str()));
+  EXPECT_FALSE(other.allows(1, path.c_str()));
 }
 
-TEST_F(Folder, AFileThatTheProgramHasClosedIsOpenedAgain) {
+TEST_F(Folder, FilesAreNeitherKeptOpenNorReadOften) {
+  auto open_files = [] {
+    std::filesystem::directory_iterator all("/proc/self/fd"), end;
+    return std::distance(all, end);
+  };
+  write_for_size("always [inherit] madvise never\n");
+  auto before = open_files();
   EXPECT_TRUE(allows());
-  closefrom(3);
-  EXPECT_TRUE(allows());
+  EXPECT_EQ(open_files(), before);
+  write("enabled", "always madvise [never]\n");
+  EXPECT_TRUE(setting.allows(now_ns + HugePageSetting::kKnownForNs - 1, path.c_str()));
+  EXPECT_FALSE(setting.allows(now_ns + HugePageSetting::kKnownForNs, path.c_str()));
+  write("enabled", "always [madvise] never\n");
+  EXPECT_TRUE(setting.allows(now_ns + HugePageSetting::kKnownForNs, path.c_str()));
 }
 
 TEST_F(Folder, TheProcessMayHaveTurnedThemOff) {

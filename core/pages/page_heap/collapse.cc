@@ -200,15 +200,23 @@ void CollapsePacing::refused(int error, uintptr_t region, uint64_t now_ns) {
   wait_ns_ = wait_ns_ * 2 < kMaxWaitNs ? wait_ns_ * 2 : kMaxWaitNs;
 }
 
+// The file of `residence` stays open while rounds find regions to move.
 void collapse_dense_regions(uint64_t now_ns) {
-  if (!pacing.due(now_ns) || !collapse_is_useful()) return;
+  if (!pacing.due(now_ns)) return;
+  if (!collapse_is_useful()) return residence.close();
   pacing.begin_round(now_ns);
-  if (!setting.allows()) return pacing.disabled_by_system(now_ns);
+  if (!setting.allows(now_ns)) {
+    residence.close();
+    return pacing.disabled_by_system(now_ns);
+  }
   CandidateSearch search(now_ns);
   for (unsigned most = max_regions_per_round(), i = 0; i < most && purge_budget.may_spend(); i++) {
     uint64_t begin = os::thread_cpu_ns();
     Region* region = search.next();
-    if (region == nullptr) return;
+    if (region == nullptr) {
+      if (i == 0) residence.close();
+      return;
+    }
     bool go_on = try_collapse(region, now_ns);
     uint64_t took = os::thread_cpu_ns() - begin;
     purge_budget.spent(took);
@@ -226,9 +234,6 @@ void end_collapses_in_child_locked(Shard& shard) {
   }
 }
 
-void close_collapse_files_in_child() {
-  setting.close();
-  residence.close();
-}
+void close_collapse_file_in_child() { residence.close(); }
 
 }  // namespace seemalloc::pages

@@ -68,6 +68,6 @@ void collapse_dense_regions(uint64_t now_ns);
 // completed or not.
 void end_collapses_in_child_locked(Shard& shard);
 // In a forked child: closes files. Makes system calls.
-void close_collapse_files_in_child();
+void close_collapse_file_in_child();
 
 }  // namespace seemalloc::pages
