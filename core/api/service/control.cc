@@ -28,9 +28,14 @@ constexpr uint64_t kCheckFileIntervalNs = 2 * kSecondNs, kTryAgainNs = 5 * kSeco
 constexpr uint64_t kIncompleteTimeoutNs = 5 * kSecondNs, kProofTimeoutNs = 10 * kSecondNs;
 // For one whole answer: its memory is taken from the program.
 constexpr uint64_t kAnswerTimeoutNs = 30 * kSecondNs;
-// A connection that has been idle this long is dropped for a new one when all slots are taken; the
-// tool connects again.
-constexpr uint64_t kIdleBeforeEvictionNs = 2 * kSecondNs;
+// When all slots are taken, a new connection gets the slot of one that has done nothing for this
+// long: it was idle, or sent half a line, or has not proven itself since it connected. The tool
+// connects again.
+constexpr uint64_t kIdleBeforeEvictionNs = 100 * kMillisecondNs;
+// The same for one that has read nothing of its answer.
+constexpr uint64_t kStalledBeforeEvictionNs = 500 * kMillisecondNs;
+// One that has not proven itself in this time is evicted before the others.
+constexpr uint64_t kProofOverdueNs = kSecondNs;
 
 // The process that created the socket file; 0: none. A forked child must not remove its parent's.
 std::atomic<int> socket_process{0};
@@ -109,24 +114,28 @@ void Control::disconnect(Client& client) {
   client.descriptor.close();
 }
 
-// A free slot, or the slot of the client that has been idle longest: an unproven one, if there is
-// any. Null when all are busy.
+// Whether `a` is evicted before `b`.
+bool Control::is_evicted_before(const Client& a, const Client& b, uint64_t now_ns) {
+  auto is_overdue = [now_ns](const Client& client) {
+    return !client.authenticated && since(client.active_ns, now_ns) >= kProofOverdueNs;
+  };
+  return is_overdue(a) == is_overdue(b) ? a.active_ns < b.active_ns : is_overdue(a);
+}
+
+// A free slot, or the slot of a client that is idle or stalled. Null if all are busy. Root takes the
+// slots that others cannot take first.
 Control::Client* Control::slot_for(unsigned user, uint64_t now_ns) {
-  for (unsigned i = 0; i < (user == 0 ? kClients : kSlots); i++) {
-    if (clients_[i].descriptor.fd < 0) return &clients_[i];
-  }
-  Client* idlest = nullptr;
-  for (unsigned i = 0; i < kSlots; i++) {
+  Client* victim = nullptr;
+  for (unsigned i = user == 0 ? kClients : kSlots; i-- != 0;) {
     Client& client = clients_[i];
-    if (client.reply.is_pending() || since(client.active_ns, now_ns) < kIdleBeforeEvictionNs)
+    if (client.descriptor.fd < 0) return &client;
+    uint64_t idle_ns = since(client.active_ns, now_ns);
+    if (idle_ns < (client.reply.is_pending() ? kStalledBeforeEvictionNs : kIdleBeforeEvictionNs))
       continue;
-    bool better =
-        idlest == nullptr || (idlest->authenticated && !client.authenticated) ||
-        (idlest->authenticated == client.authenticated && client.active_ns < idlest->active_ns);
-    if (better) idlest = &client;
+    if (victim == nullptr || is_evicted_before(client, *victim, now_ns)) victim = &client;
   }
-  if (idlest != nullptr) disconnect(*idlest);
-  return idlest;
+  if (victim != nullptr) disconnect(*victim);
+  return victim;
 }
 
 void Control::accept_client() {

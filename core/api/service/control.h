@@ -12,7 +12,8 @@
 //                  dumpable; or CAP_SYS_PTRACE
 //   prove SECRET   enables all commands on this connection
 // The helper thread never waits for a client: answers are sent as the client reads them, and
-// incomplete requests time out.
+// incomplete requests time out. If all slots are taken, a new connection gets the slot of the one
+// that has been idle or stalled longest.
 // Threads: the helper thread only; remove_socket() also from the exiting thread.
 #pragma once
 
@@ -68,6 +69,7 @@ class Control {
   void open();
   void accept_client();
   Client* slot_for(unsigned user, uint64_t now_ns);
+  static bool is_evicted_before(const Client& a, const Client& b, uint64_t now_ns);
   static void disconnect(Client& client);
   static void note_activity(Client& client, uint64_t now_ns);
   // Each returns false when the client has disconnected, or must be dropped.
