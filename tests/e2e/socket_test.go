@@ -411,3 +411,56 @@ func TestDumpIntoAPipeWithoutReader(t *testing.T) {
 	}
 	p.err.Reset()
 }
+
+// Connections that are idle, half-sent or not read, of the process's owner, shut neither the owner nor root out; and
+// root's own do not shut root out.
+func TestStalledConnectionsDoNotShutOthersOut(t *testing.T) {
+	const python = "/usr/bin/python3" // one that every user may run
+	needRoot(t, "setpriv", python)
+	lib, program := elsewhere(t)
+	nobody := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+	const opener = `import os, socket, sys
+path, pid, kind, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+kept = []
+for i in range(count):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    kept.append(s)
+    if kind == "half":
+        s.sendall(b"pro")
+    if kind in ("proven", "unread"):
+        s.sendall(b"prove\n")
+        answer = s.recv(100).decode()
+        if answer.startswith("error"):  # all places are taken
+            continue
+        link = os.readlink("/proc/%s/fd/%s" % (pid, answer.split("\n")[1]))
+        s.sendall(("prove " + link.split(":")[2].split(" ")[0] + "\n").encode())
+        s.recv(100)
+    if kind == "unread":
+        s.sendall(b"options\n" * 200)
+print("ready", flush=True)
+sys.stdin.read()`
+	for _, test := range []struct {
+		kind  string
+		count int
+		user  []string
+	}{
+		{"idle", 8, nobody}, {"half", 8, nobody}, {"proven", 8, nobody}, {"unread", 8, nobody},
+		{"idle", 60, nil}, {"proven", 10, nil}, {"unread", 10, nil},
+	} {
+		t.Run(fmt.Sprintf("%d %s, as %v", test.count, test.kind, test.user), func(t *testing.T) {
+			p := launch(t, nil, append(nobody, "env", "LD_PRELOAD="+lib, "SEEMALLOC_CONF=at_start:1", program, "3")...)
+			soon(t, "root is answered", func() bool {
+				_, status := as(t, nil, "get", p.pid, "sample")
+				return status == 0
+			})
+			socket := fmt.Sprintf("/tmp/seemalloc-65534/%s.sock", p.pid)
+			launch(t, nil, append(append([]string{}, test.user...), python, "-c", opener, socket, p.pid, test.kind, strconv.Itoa(test.count))...)
+			for _, user := range [][]string{nobody, nil, nobody} {
+				if said, status := as(t, user, "get", p.pid, "sample"); status != 0 {
+					t.Errorf("as %v: %s", user, said)
+				}
+			}
+		})
+	}
+}

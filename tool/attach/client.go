@@ -25,6 +25,7 @@ type Client struct {
 	conn          *net.UnixConn
 	in            *bufio.Reader
 	timeout       time.Duration
+	path          string
 	peer          string
 	broken        error
 	pid           int  // process at the other end, in this tool's pid namespace; 0 if the kernel does not report it
@@ -50,9 +51,42 @@ func DialPath(path, peer string, timeout time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, peer: peer}
+	c := &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, path: path, peer: peer}
 	c.pid = PeerPID(c.conn)
 	return c, nil
+}
+
+// crowded is the start of the answer of a process all of whose connections are busy. It ends the connection.
+const crowded = "too many connections"
+
+// crowdedTime is how long a request is repeated that the process refuses for this reason. An idle connection loses its
+// place within half a second.
+const crowdedTime = 5 * time.Second
+
+func isCrowded(err error) bool {
+	var refused *ServerError
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Text, crowded)
+}
+
+// exchangeInCrowd is exchange. If the process has no place for this connection, it connects again for a few seconds.
+func (c *Client) exchangeInCrowd(command, line string) ([]byte, error) {
+	payload, err := c.exchange(command, line)
+	for began := time.Now(); isCrowded(err); payload, err = c.exchange(command, line) {
+		if time.Since(began) > min(crowdedTime, c.timeout) {
+			return nil, fmt.Errorf("%s: all connections of its control socket are busy, for %s: end other uses of seemalloc on this process, or try again",
+				c.peer, time.Since(began).Round(time.Second))
+		}
+		time.Sleep(50 * time.Millisecond)
+		next, dialErr := DialPath(c.path, c.peer, c.timeout)
+		if dialErr != nil {
+			return nil, dialErr
+		}
+		_ = c.conn.Close()
+		if c.conn, c.in = next.conn, next.in; next.pid != c.pid {
+			return nil, fmt.Errorf("%s: another process listens on its control socket: pid %d", c.peer, next.pid)
+		}
+	}
+	return payload, err
 }
 
 // isNew reports whether the socket is younger than one second. Its process may not have called listen yet: the socket
@@ -79,7 +113,7 @@ func (c *Client) Call(command string, args ...string) ([]byte, error) {
 	if c.broken != nil {
 		return nil, c.broken
 	}
-	payload, err := c.exchange(command, line)
+	payload, err := c.exchangeInCrowd(command, line)
 	var refused *ServerError
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Text, proofRequested) && !c.authenticated {
 		if err = c.authenticate(); err == nil {

@@ -1,9 +1,11 @@
 package attach_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -318,5 +320,51 @@ func TestRedialersReportExit(t *testing.T) {
 	_ = os.Remove(server.Path)
 	if _, err := bySocket(); !errors.Is(err, attach.ErrExited) {
 		t.Errorf("no socket: %v", err)
+	}
+}
+
+// A process whose connections are all busy answers so and closes the connection: the tool connects again for a while.
+func TestCrowdedSocketIsTriedAgain(t *testing.T) {
+	for _, test := range []struct {
+		refusals int
+		want     string
+	}{{3, ""}, {1 << 30, "all connections of its control socket are busy"}} {
+		path := filepath.Join(t.TempDir(), "s")
+		listener, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			for accepted := 0; ; accepted++ {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				if accepted >= test.refusals {
+					if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+						_, _ = io.WriteString(conn, "ok 4\npong")
+					}
+				} else {
+					_, _ = io.WriteString(conn, "error too many connections\n")
+				}
+				conn.Close()
+			}
+		}()
+		timeout := time.Minute
+		if test.want != "" {
+			timeout = time.Second
+		}
+		client, err := attach.DialSocket(path, timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		switch pong, err := client.Call("ping"); {
+		case test.want == "" && (err != nil || string(pong) != "pong"):
+			t.Errorf("after %d refusals: %q, %v", test.refusals, pong, err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n")):
+			t.Errorf("refused all the time: %v", err)
+		}
 	}
 }
