@@ -122,8 +122,8 @@ bool Control::is_evicted_before(const Client& a, const Client& b, uint64_t now_n
   return is_overdue(a) == is_overdue(b) ? a.active_ns < b.active_ns : is_overdue(a);
 }
 
-// A free slot, or the slot of a client that is idle or stalled. Null if all are busy. Root takes the
-// slots that others cannot take first.
+// A free slot, or the slot of a client that is idle or stalled. Null if all are busy. Root takes
+// the slots that others cannot take first.
 Control::Client* Control::slot_for(unsigned user, uint64_t now_ns) {
   Client* victim = nullptr;
   for (unsigned i = user == 0 ? kClients : kSlots; i-- != 0;) {

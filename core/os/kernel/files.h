@@ -10,7 +10,8 @@ namespace seemalloc::os {
 // Like open(2) with O_CLOEXEC added; returns a descriptor or -errno.
 int open_file(const char* path, int flags, unsigned mode = 0600);
 void close_file(int fd);
-// Reads up to `bytes`; calls that a signal interrupts are repeated. Returns bytes read (0 at the end) or -errno.
+// Reads up to `bytes`; calls that a signal interrupts are repeated. Returns bytes read (0 at the
+// end) or -errno.
 long read_some(int fd, void* buffer, size_t bytes);
 // The same from `offset` of the file.
 long read_at(int fd, void* buffer, size_t bytes, uint64_t offset);

@@ -31,7 +31,7 @@ bool has_slept(uint64_t ns, bool* interrupted) {
   const uint32_t never = 0;  // never woken, and never different: EAGAIN is a refusal
   timespec time = timespec_of(ns);
   for (int way = 0; way < 3; way++) {
-    long result = way == 0   ? sys(SYS_futex, as_long(&never), FUTEX_WAIT_PRIVATE, 0, as_long(&time))
+    long result = way == 0 ? sys(SYS_futex, as_long(&never), FUTEX_WAIT_PRIVATE, 0, as_long(&time))
                   : way == 1 ? sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time))
                              : sys(SYS_ppoll, 0, 0, as_long(&time));
     if (!sys_failed(result) || result == -ETIMEDOUT) return true;
@@ -65,7 +65,8 @@ void pause(uint64_t ns) {
       interrupted_pauses.store(0, std::memory_order_relaxed);
     return;
   }
-  if (interrupted && interrupted_pauses.fetch_add(1, std::memory_order_relaxed) < kMaxInARow) return;
+  if (interrupted && interrupted_pauses.fetch_add(1, std::memory_order_relaxed) < kMaxInARow)
+    return;
   no_call_pauses.store(true, std::memory_order_relaxed);
 }
 

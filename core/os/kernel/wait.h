@@ -14,8 +14,8 @@ bool fence_all_threads();
 // false when the kernel refuses to wait.
 bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);
-// Sleeps for about this time, using the first of several calls that is allowed. An interrupted sleep
-// may end early, or begin again.
+// Sleeps for about this time, using the first of several calls that is allowed. An interrupted
+// sleep may end early, or begin again.
 void pause(uint64_t ns);
 // False after pause() has found no allowed call: a thread that would wait in a loop must end.
 bool can_pause();
@@ -24,8 +24,8 @@ bool can_pause();
 // with the same error for ever, even one that is temporary otherwise (EINTR, EAGAIN).
 class LoopBrake {
  public:
-  // Called after each return without a result. The first kFreeReturns calls in a row return at once;
-  // each later one sleeps twice as long as the one before, up to kMaxPauseNs.
+  // Called after each return without a result. The first kFreeReturns calls in a row return at
+  // once; each later one sleeps twice as long as the one before, up to kMaxPauseNs.
   void slow_down();
   // Called after a result, or after a wait of the expected length.
   void reset() { returns_ = 0; }
@@ -37,8 +37,8 @@ class LoopBrake {
   unsigned returns_ = 0;
 };
 
-// Makes a system call again while a signal interrupts it. Gives up after kMaxInterruptions in a row,
-// with -EINTR.
+// Makes a system call again while a signal interrupts it. Gives up after kMaxInterruptions in a
+// row, with -EINTR.
 inline constexpr unsigned kMaxInterruptions = LoopBrake::kFreeReturns + 8;
 long sys_uninterrupted(long number, long a, long b, long c, long d = 0);
 

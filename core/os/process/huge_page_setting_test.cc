@@ -27,9 +27,7 @@ class Folder : public testing::Test {
     write("hpage_pmd_size", "2097152\n");
     write("enabled", "always [madvise] never\n");
   }
-  void TearDown() override {
-    std::filesystem::remove_all(path);
-  }
+  void TearDown() override { std::filesystem::remove_all(path); }
   void write(const char* name, const char* text) { std::ofstream(path + "/" + name) << text; }
   void write_for_size(const char* text) {
     mkdir((path + "/hugepages-2048kB").c_str(), 0700);

@@ -23,8 +23,8 @@ static bool ends_with(const char* text, const char* end) {
 }
 
 static const char* const kPermanent[] = {
-    "/memory.max",           "/memory.high",          "/memory.limit_in_bytes",
-    "/memory.current",       "/memory.usage_in_bytes", "/proc/pressure/memory",
+    "/memory.max",     "/memory.high",           "/memory.limit_in_bytes",
+    "/memory.current", "/memory.usage_in_bytes", "/proc/pressure/memory",
     "/memory.pressure"};
 // Open while they are in use.
 static const char* const kTemporary[] = {"/memory.stat", "/pagemap"};

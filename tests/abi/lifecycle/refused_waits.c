@@ -188,9 +188,8 @@ static void expect_end(const struct Watch* watch) {
 int main(int argc, char** argv) {
   if (argc == 4) return watched(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
   expect_subject();
-  static struct Watch watches[sizeof(kCalls) / sizeof(kCalls[0]) *
-                                   (sizeof(kErrors) / sizeof(kErrors[0])) +
-                               8];
+  static struct Watch
+      watches[sizeof(kCalls) / sizeof(kCalls[0]) * (sizeof(kErrors) / sizeof(kErrors[0])) + 8];
   size_t count = 0;
   static const int kLimits[] = {0, 3, 4, 5, 10};
   for (size_t i = 0; i < sizeof(kLimits) / sizeof(kLimits[0]); i++)
