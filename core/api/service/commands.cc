@@ -1,5 +1,7 @@
 #include "core/api/service/commands.h"
 
+#include <errno.h>
+
 #include "core/api/cpu/cpu_profiler.h"
 #include "core/api/dumps/dump.h"
 #include "core/api/dumps/dump_names.h"
@@ -12,10 +14,26 @@
 #include "core/api/settings/runtime_options.h"
 #include "core/base/options.h"
 #include "core/heap/maintenance/purge_all.h"
+#include "core/os/process/mapping_count.h"
 
 namespace seemalloc {
 
 namespace {
+
+// Appends the cause if the process has used up its mappings.
+void describe_used_up_mappings(Text& out) {
+  os::MappingCount mappings = os::count_mappings();
+  if (!mappings.is_used_up()) return;
+  out << ": the process has " << mappings.count << " mappings of at most " << mappings.limit
+      << " (vm.max_map_count)";
+}
+
+void refuse_for_memory(Reply& reply, const char* purpose) {
+  FixedText<200> problem;
+  problem << "no memory for " << purpose;
+  describe_used_up_mappings(problem);
+  return reply.error(problem.c_str());
+}
 
 // ---- commands: each gets its arguments, NUL-terminated ----
 
@@ -33,7 +51,7 @@ void do_profile(Reply& reply, const char* name) {
   if (!sampling_report().available)
     return reply.error("this is the library without a profiler (minimal)");
   ProfileBytes profile{};
-  if (!kind->collect(&profile)) return reply.error("no memory for the profile");
+  if (!kind->collect(&profile)) return refuse_for_memory(reply, "the profile");
   reply.profile(profile);
 }
 
@@ -51,8 +69,9 @@ void do_dump(Reply& reply, const char* arguments) {
   FixedText<kDumpPathBytes> path;
   int result = dump_by_prefix(DumpReason::kRequested, path);
   if (result == 0) return reply.text(path);
-  FixedText<kDumpPathBytes + 64> problem;
+  FixedText<kDumpPathBytes + 200> problem;
   problem << path.c_str() << " could not be written (errno " << -result << ")";
+  if (result == -ENOMEM) describe_used_up_mappings(problem);
   return reply.error(problem.c_str());
 }
 
@@ -61,7 +80,7 @@ void do_stats(Reply& reply, const char* how) {
   if (!brief && *how != 0)
     return reply.error("unknown kind of statistics, expected brief or nothing: ", how);
   MappedText memory(kJsonBytes);
-  if (memory.memory() == nullptr) return reply.error("no memory for the statistics");
+  if (memory.memory() == nullptr) return refuse_for_memory(reply, "the statistics");
   Text text(memory.memory(), memory.bytes());
   write_json(text, !brief);
   reply.memory(memory, text.size());
@@ -69,7 +88,7 @@ void do_stats(Reply& reply, const char* how) {
 
 void do_threads(Reply& reply, const char*) {
   MappedText memory(threads_json_bytes());
-  if (memory.memory() == nullptr) return reply.error("no memory for the threads");
+  if (memory.memory() == nullptr) return refuse_for_memory(reply, "the threads");
   Text text(memory.memory(), memory.bytes());
   write_threads_json(text, memory.bytes());
   reply.memory(memory, text.size());
@@ -77,7 +96,7 @@ void do_threads(Reply& reply, const char*) {
 
 void do_options(Reply& reply, const char*) {
   MappedText memory(64 * KiB);
-  if (memory.memory() == nullptr) return reply.error("no memory for the options");
+  if (memory.memory() == nullptr) return refuse_for_memory(reply, "the options");
   Text text(memory.memory(), memory.bytes());
   for (size_t i = 0; i < options::kCount; i++) {
     options::Id id = static_cast<options::Id>(i);
@@ -133,7 +152,7 @@ void do_purge(Reply& reply, const char*) {
 void answer_start(Reply& reply) {
   unsigned reader = 0;
   switch (start_trace(&reader)) {
-    case TraceStart::kNoMemory: return reply.error("no memory for the trace");
+    case TraceStart::kNoMemory: return refuse_for_memory(reply, "the trace");
     case TraceStart::kTooManyReaders: return reply.error("too many traces are running already");
     case TraceStart::kStarted: break;
   }
@@ -144,7 +163,7 @@ void answer_start(Reply& reply) {
 
 void answer_read(Reply& reply, unsigned reader) {
   MappedText memory(kTraceTextBytes);
-  if (memory.memory() == nullptr) return reply.error("no memory for the events");
+  if (memory.memory() == nullptr) return refuse_for_memory(reply, "the events");
   Text text(memory.memory(), memory.bytes());
   if (!read_trace(reader, text))
     return reply.error("this trace has ended: it was not read for 5 s");
@@ -196,6 +215,7 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
   request.max_duration_ns = ms * kMillisecondNs;
   uint64_t number = 0;
   CpuStartResult started = start_cpu_profile(request, &number);
+  if (started == CpuStartResult::kNoMemory) return refuse_for_memory(reply, "the profile");
   if (started != CpuStartResult::kStarted) return reply.error(describe(started));
   FixedText<32> name;
   name << number;
@@ -215,7 +235,7 @@ void answer_cpu_stop(Reply& reply, const char* argument) {
   switch (collect_cpu_profile(number, true, &taken)) {
     case CpuCollectResult::kReplaced:
       return reply.error("no such CPU profile: another one has started since");
-    case CpuCollectResult::kNoMemory: return reply.error("no memory for the profile");
+    case CpuCollectResult::kNoMemory: return refuse_for_memory(reply, "the profile");
     case CpuCollectResult::kCollected: break;
   }
   reply.profile(taken.profile);
@@ -257,7 +277,7 @@ void do_map(Reply& reply, const char* arguments) {
     request.with_parts = true;
   }
   HeapMapJson map(request);
-  if (!map.write()) return reply.error("no memory for the map");
+  if (!map.write()) return refuse_for_memory(reply, "the map");
   reply.memory(map.memory(), map.text().size());
 }
 
