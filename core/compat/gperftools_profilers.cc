@@ -26,8 +26,8 @@
 #include "core/compat/heap_text.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/ids.h"
-#include "core/os/kernel/memory.h"
 #include "core/os/runtime/lock.h"
+#include "core/os/runtime/report_memory.h"
 
 using namespace seemalloc;
 using namespace seemalloc::compat;
@@ -258,7 +258,7 @@ SEEMALLOC_EXPORT char* GetHeapProfile(void) {
     if (there) memcpy(copy, text.data, text.bytes);
     copy[text.bytes] = 0;
   }
-  if (there) os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
+  if (there) os::unmap_report(text.data, text.mapped_bytes);
   return copy;
 }
 

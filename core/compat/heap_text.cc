@@ -10,6 +10,7 @@
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/files.h"
 #include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc::compat {
 
@@ -244,14 +245,14 @@ bool heap_text(HeapText form, ProfileBytes* out) {
   size_t room = estimate_text_bytes(form);
   for (int tries = 0; tries < 4; tries++, room *= 2) {
     size_t bytes = round_up(room, os::page_bytes());
-    char* memory = static_cast<char*>(os::map(bytes, os::Reason::kReport));
+    char* memory = static_cast<char*>(os::map_report(bytes));
     if (memory == nullptr) return false;
     Text text(memory, bytes);
     if (write_all(text, form)) {
       *out = {memory, text.size(), bytes};
       return true;
     }
-    os::unmap(memory, bytes, os::Reason::kReport);
+    os::unmap_report(memory, bytes);
   }
   return false;
 }
@@ -260,7 +261,7 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
   ProfileBytes text{};
   if (!heap_text(form, &text)) return kDumpNoMemory;
   int result = write_file(path, text.data, text.bytes, file);
-  os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
+  os::unmap_report(text.data, text.mapped_bytes);
   return result;
 }
 

@@ -34,7 +34,7 @@ uint64_t header_interval();
 uint64_t rescaled_live_samples(const SampleRow& row, uint64_t interval);
 
 // Returns false if memory is refused. The text is NUL-terminated. The caller frees it with
-// os::unmap(out->data, out->mapped_bytes, os::Reason::kReport).
+// os::unmap_report(out->data, out->mapped_bytes).
 bool heap_text(HeapText form, ProfileBytes* out);
 // Writes the text to a file (core/api/dumps/dump.h). Returns 0 or -errno.
 int write_heap_text(HeapText form, const char* path, os::FileIdentity* file = nullptr);

@@ -24,7 +24,7 @@
 #include "core/heap/thread/thread_cache.h"
 #include "core/heap/thread/thread_heap.h"
 #include "core/os/kernel/ids.h"
-#include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 #include "core/pages/span/page_map.h"
 
 // The type descriptions refer to these. They are null in a C program, which never uses the
@@ -91,7 +91,7 @@ void append_heap_text(HeapText form, std::string* out) {
   ProfileBytes text{};
   if (!heap_text(form, &text)) return;
   append(out, text.data, text.bytes);
-  os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
+  os::unmap_report(text.data, text.mapped_bytes);
 }
 
 // "MALLOC: + 123 ( 0.1 MiB) what": the form that scripts for gperftools' statistics expect.

@@ -379,3 +379,59 @@ func TestDoctorFindsGrowth(t *testing.T) {
 	p := startGrow(t, "leak", "5000000")
 	examineFor(t, p.pid, "growth", "8s").expectOnly(t, "growth", "Session::Session")
 }
+
+// A program that has used up its mappings (vm.max_map_count): statistics and profiles still work, and what cannot work
+// names the cause.
+func TestUsedUpMappings(t *testing.T) {
+	need(t)
+	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
+	limit, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || limit < 10000 || limit > 300000 {
+		t.Skipf("the limit of mappings is far from the kernel's default: %d", limit)
+	}
+	source, user := filepath.Join(t.TempDir(), "user.c"), filepath.Join(t.TempDir(), "user")
+	code := `#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  long most = atol(words[count - 1]), page = sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < 20000; i++) memset(malloc(1000), 1, 1000);
+  sleep(1);
+  char* area = mmap(NULL, most * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (long i = 1; i < most; i += 2) if (mprotect(area + i * page, page, PROT_READ)) break;
+  while (mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}
+  puts("ready"), fflush(stdout);
+  for (char c; read(0, &c, 1) > 0;) {}
+}`
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", "-w", source, "-o", user); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, nil, binary, "run", "--sample", "1K", "--", user, strconv.Itoa(limit))
+	if s := statsOf(t, p.pid); s.Memory.Live < 20e6 {
+		t.Errorf("statistics: %+v", s.Memory)
+	}
+	if said := tool(t, "stats", p.pid); strings.Contains(said, "the kernel refuses to report") {
+		t.Errorf("statistics: %s", said)
+	}
+	file := filepath.Join(t.TempDir(), "x.pb.gz")
+	for range 3 {
+		tool(t, "profile", p.pid, "-o", file)
+	}
+	if top := tool(t, "top", file); !strings.Contains(top, "main") {
+		t.Errorf("the profile: %s", top)
+	}
+	for _, command := range [][]string{{"map", p.pid}, {"trace", p.pid, "--for", "1s"}} {
+		said, status := as(t, nil, command...)
+		if status == 0 || !strings.Contains(said, "vm.max_map_count") || strings.Count(said, "\n") != 1 {
+			t.Errorf("%v: status %d, %s", command, status, said)
+		}
+	}
+	if said, _ := as(t, nil, "doctor", p.pid); !strings.Contains(said, "vm.max_map_count") {
+		t.Errorf("doctor: %s", said)
+	}
+}

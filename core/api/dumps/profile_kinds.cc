@@ -1,7 +1,7 @@
 #include "core/api/dumps/profile_kinds.h"
 
 #include "core/api/cpu/cpu_profiler.h"
-#include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc {
 
@@ -50,7 +50,7 @@ void list_profile_kinds(Text& out) {
 }
 
 void release_profile(const ProfileBytes& profile) {
-  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
+  os::unmap_report(profile.data, profile.mapped_bytes);
 }
 
 }  // namespace seemalloc

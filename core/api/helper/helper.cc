@@ -39,6 +39,7 @@
 #include "core/os/process/socket.h"
 #include "core/os/process/threads.h"
 #include "core/os/runtime/bare_thread.h"
+#include "core/os/runtime/report_memory.h"
 #include "core/os/runtime/scratch.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/page_heap/collapse.h"
@@ -374,6 +375,7 @@ void on_slow_free_in_child() {
 // in any state.
 void reset_helper_in_child() {
   control.forget();
+  os::reset_report_memory_in_child();
   stalls.forget();
   wake_up.forget();
   pages::close_collapse_file_in_child();

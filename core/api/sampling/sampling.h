@@ -68,8 +68,8 @@ struct SamplingReport {
 };
 SamplingReport sampling_report();
 
-// The heap profile in an anonymous mapping that the caller releases with os::unmap(data,
-// mapped_bytes, os::Reason::kReport).
+// The heap profile in an anonymous mapping that the caller releases with os::unmap_report(data,
+// mapped_bytes).
 struct ProfileBytes {
   char* data;
   size_t bytes;

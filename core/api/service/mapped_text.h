@@ -1,9 +1,9 @@
-// MappedText: mapped memory for an answer or a file, since the helper thread's stack is small.
+// MappedText: memory for an answer or a file, since the helper thread's stack is small.
 #pragma once
 
 #include <cstddef>
 
-#include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc {
 
@@ -11,15 +11,15 @@ namespace seemalloc {
 class MappedText {
  public:
   explicit MappedText(size_t bytes)
-      : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
+      : bytes_(bytes), memory_(static_cast<char*>(os::map_report(bytes))) {}
   ~MappedText() {
-    if (memory_ != nullptr) os::unmap(memory_, bytes_, os::Reason::kReport);
+    if (memory_ != nullptr) os::unmap_report(memory_, bytes_);
   }
   MappedText(const MappedText&) = delete;
   MappedText& operator=(const MappedText&) = delete;
   char* memory() const { return memory_; }
   size_t bytes() const { return bytes_; }
-  // The caller unmaps the memory.
+  // The caller frees the memory by os::unmap_report.
   char* release() {
     char* memory = memory_;
     memory_ = nullptr;

@@ -3,8 +3,8 @@
 #include <atomic>
 
 #include "core/base/check.h"
-#include "core/os/kernel/memory.h"
 #include "core/os/process/socket.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc {
 
@@ -71,7 +71,7 @@ Reply::SendResult Reply::send(int fd, size_t* bytes) {
 void Reply::clear() {
   char* memory = memory_;
   memory_ = nullptr;
-  if (memory != nullptr) os::unmap(memory, mapped_bytes_, os::Reason::kReport);
+  if (memory != nullptr) os::unmap_report(memory, mapped_bytes_);
   head_bytes_ = bytes_ = sent_ = mapped_bytes_ = 0;
 }
 

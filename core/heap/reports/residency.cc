@@ -5,6 +5,7 @@
 #include "core/heap/spans/small_span.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 #include "core/pages/huge/huge.h"
 #include "core/pages/huge/huge_cache.h"
 #include "core/pages/page_heap/page_heap.h"
@@ -353,7 +354,7 @@ Residency from_counters(const Statistics& s) {
 
 Residency residency(const Statistics& s, unsigned most_chunks) {
   size_t bytes = round_up(sizeof(Memory), os::page_bytes());
-  auto* memory = static_cast<Memory*>(os::map(bytes, os::Reason::kReport));
+  auto* memory = static_cast<Memory*>(os::map_report(bytes));
   if (memory == nullptr) return from_counters(s);
   Residency out{};
   query_regions(s, most_chunks, *memory, &out);
@@ -361,7 +362,7 @@ Residency residency(const Statistics& s, unsigned most_chunks) {
   query_cached_huge(most_chunks, *memory, &out);
   out.kernel_answered = !memory->sums.refused;
   if (!out.kernel_answered) out.uncertain_bytes = all_of(out);
-  os::unmap(memory, bytes, os::Reason::kReport);
+  os::unmap_report(memory, bytes);
   return out;
 }
 

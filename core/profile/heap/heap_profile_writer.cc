@@ -8,7 +8,7 @@
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/kernel/clock.h"
-#include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 #include "core/os/runtime/scratch.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/lifetime_rows.h"
@@ -471,7 +471,7 @@ bool write_heap_profile(const Sink& sink, uint64_t interval_bytes) {
   Buffer buffer;
   if (!heap_profile_to_buffer(&buffer, interval_bytes)) return false;
   bool written = sink.write(sink.context, buffer.data, buffer.bytes);
-  os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
+  os::unmap_report(buffer.data, buffer.mapped_bytes);
   return written;
 }
 

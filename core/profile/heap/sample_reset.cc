@@ -4,9 +4,9 @@
 
 #include "core/base/units.h"
 #include "core/os/kernel/clock.h"
-#include "core/os/kernel/memory.h"
 #include "core/os/kernel/wait.h"
 #include "core/os/runtime/lock.h"
+#include "core/os/runtime/report_memory.h"
 #include "core/profile/sampling/grow_array.h"
 
 namespace seemalloc::profile {
@@ -47,7 +47,7 @@ bool reset_samples() {
   });
   if (fresh.failed()) return false;
   if (fresh.size() != 0) std::sort(fresh.data(), fresh.data() + fresh.size(), before);
-  if (marks != nullptr) os::unmap(marks, marks_bytes, os::Reason::kReport);
+  if (marks != nullptr) os::unmap_report(marks, marks_bytes);
   marks = fresh.data(), mark_count = fresh.size(), marks_bytes = fresh.mapped_bytes();
   fresh.release();
   // A later `now` may have come first.

@@ -1,5 +1,5 @@
-// A finished profile in one anonymous mapping. The owner frees it with os::unmap(data,
-// mapped_bytes, os::Reason::kReport).
+// A finished profile in one anonymous mapping. The owner frees it with os::unmap_report(data,
+// mapped_bytes).
 #pragma once
 
 #include <cstddef>

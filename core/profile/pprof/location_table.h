@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/base/units.h"
-#include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc::profile {
 
@@ -16,7 +16,7 @@ class LocationTable {
   LocationTable(const LocationTable&) = delete;
   LocationTable& operator=(const LocationTable&) = delete;
   ~LocationTable() {
-    if (slots_ != nullptr) os::unmap(slots_, capacity_ * sizeof(Slot), os::Reason::kReport);
+    if (slots_ != nullptr) os::unmap_report(slots_, capacity_ * sizeof(Slot));
   }
 
   // Returns the address's number; `*is_new` tells whether this call assigned it. Returns 0 if
@@ -52,14 +52,14 @@ class LocationTable {
     Slot* old = slots_;
     size_t old_capacity = capacity_;
     size_t capacity = old == nullptr ? kFirstBytes / sizeof(Slot) : old_capacity * 2;
-    void* larger = os::map(capacity * sizeof(Slot), os::Reason::kReport);
+    void* larger = os::map_report(capacity * sizeof(Slot));
     if (larger == nullptr) return false;
     slots_ = static_cast<Slot*>(larger);
     capacity_ = capacity;
     for (size_t i = 0; i < old_capacity; i++) {
       if (old[i].id != 0) find(old[i].address) = old[i];
     }
-    if (old != nullptr) os::unmap(old, old_capacity * sizeof(Slot), os::Reason::kReport);
+    if (old != nullptr) os::unmap_report(old, old_capacity * sizeof(Slot));
     return true;
   }
 

@@ -54,26 +54,54 @@ bool Mappings::read() {
     while (got > 0 && text_.reserve(text_.size() + kStepBytes)) {
       got = os::read_some(fd, text_.data() + text_.size(), kStepBytes);
       if (got > 0) text_.set_size(text_.size() + static_cast<size_t>(got));
+      take_lines(got <= 0);
     }
     os::close_file(fd);
   }
-  return parse_text(getauxval(AT_ENTRY));
+  return finish(getauxval(AT_ENTRY));
 }
 
 bool Mappings::parse(const char* text, size_t bytes, uintptr_t entry) {
   if (!text_.reserve(bytes)) return false;
   if (bytes != 0) memcpy(text_.data(), text, bytes);
   text_.set_size(bytes);
-  return parse_text(entry);
+  take_lines(true);
+  return finish(entry);
 }
 
-bool Mappings::parse_text(uintptr_t entry) {
-  for (size_t at = 0; at < text_.size();) {
+// Reads the lines behind the kept text, and keeps those with paths that are needed. A process may
+// have 65,530 mappings and more, most of them without code.
+void Mappings::take_lines(bool is_end) {
+  size_t at = kept_bytes_;
+  while (at < text_.size()) {
     size_t end = at;
     while (end < text_.size() && text_[end] != '\n') end++;
-    add_line(at, end);
-    at = end + 1;
+    if (end == text_.size() && !is_end) break;
+    take_line(at, end);
+    at = end < text_.size() ? end + 1 : end;
   }
+  size_t rest = text_.size() - at;
+  if (rest != 0) memmove(text_.data() + kept_bytes_, text_.data() + at, rest);
+  text_.set_size(kept_bytes_ + rest);
+}
+
+void Mappings::take_line(size_t at, size_t end) {
+  size_t bytes = end - at, to = kept_bytes_, count = mappings_.size();
+  if (bytes == 0) return;
+  memmove(text_.data() + to, text_.data() + at, bytes);
+  add_line(to, to + bytes);
+  if (mappings_.size() != count) {
+    kept_bytes_ = needed_bytes_ = to + bytes;
+  } else if (file_.path_bytes != 0 && file_.path_at >= to) {
+    // Replaces the last line that started a file, unless a mapping needs that.
+    memmove(text_.data() + needed_bytes_, text_.data() + to, bytes);
+    file_.path_at -= to - needed_bytes_;
+    kept_bytes_ = needed_bytes_ + bytes;
+  }
+}
+
+// Numbers the mappings.
+bool Mappings::finish(uintptr_t entry) {
   loaded_ = mappings_.size();
   // The first mapping of a profile is the main binary; the others follow in order.
   size_t main = 0;

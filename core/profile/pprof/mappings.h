@@ -47,10 +47,14 @@ class Mappings {
   uint64_t id_of(uintptr_t address) const;
 
  private:
-  bool parse_text(uintptr_t entry);
+  void take_lines(bool is_end);
+  void take_line(size_t at, size_t end);
   void add_line(size_t at, size_t end);
+  bool finish(uintptr_t entry);
 
-  GrowArray<char> text_;
+  GrowArray<char> text_;  // the lines that are kept, then those that have been read
+  size_t kept_bytes_ = 0;
+  size_t needed_bytes_ = 0;  // the kept lines without the one of file_, if only file_ needs that
   GrowArray<Mapping> mappings_;  // the loaded ones, then the unloaded ones
   size_t loaded_ = 0;
   size_t unloaded_ = 0;  // number of unloaded ones added so far

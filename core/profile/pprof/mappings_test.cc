@@ -74,6 +74,40 @@ TEST(Mappings, PutsTheMainBinaryFirst) {
   EXPECT_EQ(mappings.id_of(0x5000), 3u);
 }
 
+// Files without code between those with code: their lines are dropped.
+TEST(Mappings, FindsTheCodeAmongManyMappings) {
+  std::string text;
+  constexpr unsigned kFiles = 300;
+  unsigned at = 0x1000;
+  auto add = [&](const char* rights, unsigned offset, const std::string& path) {
+    char line[300];
+    snprintf(line, sizeof(line), "%x-%x %s %08x 08:01 1 %s\n", at, at + 0x1000, rights, offset,
+             path.c_str());
+    at += 0x1000;
+    text += line;
+  };
+  for (unsigned i = 0; i < kFiles; i++) {
+    std::string name = "/lib/lib" + std::to_string(i) + std::string(i % 90, 'x') + ".so";
+    for (unsigned j = 0; j < i % 5; j++) add("r--s", 0, "/data/" + std::string(i % 70, 'y'));
+    add("r--p", 0, name);
+    for (unsigned j = 0; j < i % 3; j++) add("rw-p", 0, "");
+    if (i % 4 == 1) add("r--s", 0x5000, "/data/other");
+    add("r-xp", 0x1000, name);
+    add("r-xp", 0x2000, name);
+    add("rw-p", 0x3000, name);
+  }
+  Mappings mappings;
+  ASSERT_TRUE(mappings.parse(text.data(), text.size(), 0));
+  ASSERT_EQ(mappings.size(), kFiles);
+  for (unsigned i = 0; i < kFiles; i++) {
+    EXPECT_EQ(path_of(mappings, i),
+              "/lib/lib" + std::to_string(i) + std::string(i % 90, 'x') + ".so");
+    EXPECT_EQ(mappings[i].limit - mappings[i].start, 0x2000u);
+    EXPECT_EQ(mappings[i].file_start,
+              mappings[i].start - 0x1000 * (1 + i % 3 + (i % 4 == 1 ? 1 : 0)));
+  }
+}
+
 TEST(Mappings, TakesAnyText) {
   for (const char* text : {"", "\n\n", "zzz", "1000", "1000-", "1000-2000", "1000-2000 r-xp",
                            "1000-2000 r-xp 0 0 0", "1000-2000 r-xp 00000000 08:01 1 /x"}) {

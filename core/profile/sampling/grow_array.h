@@ -1,4 +1,4 @@
-// GrowArray: a growable array in a memory mapping of its own. Scratch memory for writing a profile;
+// GrowArray: a growable array in memory for reports. Scratch memory for writing a profile;
 // never uses malloc.
 //
 // The kernel moves the elements when the array grows (mremap). If memory is refused, the array
@@ -11,6 +11,7 @@
 
 #include "core/base/units.h"
 #include "core/os/kernel/memory.h"
+#include "core/os/runtime/report_memory.h"
 
 namespace seemalloc::profile {
 
@@ -23,7 +24,7 @@ class GrowArray {
   GrowArray(const GrowArray&) = delete;
   GrowArray& operator=(const GrowArray&) = delete;
   ~GrowArray() {
-    if (data_ != nullptr) os::unmap(data_, mapped_bytes_, os::Reason::kReport);
+    if (data_ != nullptr) os::unmap_report(data_, mapped_bytes_);
   }
 
   void push(const T& element) {
@@ -38,7 +39,8 @@ class GrowArray {
     size_t wanted = mapped_bytes_ == 0 ? kFirstBytes : mapped_bytes_ * 2;
     if (wanted < count * sizeof(T)) wanted = count * sizeof(T);
     wanted = round_up(wanted, os::page_bytes());
-    void* moved = data_ == nullptr ? os::map(wanted, os::Reason::kReport) : grow_mapping(wanted);
+    void* moved =
+        data_ == nullptr ? os::map_report(wanted) : os::grow_report(data_, mapped_bytes_, wanted);
     if (moved == nullptr) {
       failed_ = true;
       return false;
@@ -58,7 +60,7 @@ class GrowArray {
     std::swap(mapped_bytes_, other.mapped_bytes_);
     std::swap(failed_, other.failed_);
   }
-  // Ownership of data() passes to the caller, which must unmap it.
+  // Ownership of data() passes to the caller, which must free it by os::unmap_report.
   void release() { data_ = nullptr, size_ = capacity_ = mapped_bytes_ = 0; }
 
   T* data() { return data_; }
@@ -72,17 +74,6 @@ class GrowArray {
 
  private:
   static constexpr size_t kFirstBytes = 64 * KiB;
-
-  // Grows the mapping in place if possible, otherwise moves it.
-  void* grow_mapping(size_t bytes) {
-    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport))
-      return in_place;
-    void* target = os::map(bytes, os::Reason::kReport);
-    if (target == nullptr) return nullptr;
-    void* moved = os::remap(data_, mapped_bytes_, bytes, target, os::Reason::kReport);
-    if (moved == nullptr) os::unmap(target, bytes, os::Reason::kReport);
-    return moved;
-  }
 
   T* data_ = nullptr;
   size_t size_ = 0;
