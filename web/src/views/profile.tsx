@@ -354,8 +354,7 @@ function Total({ about }: { about: ProfileInfo }) {
     <p class="total">
       <strong>{amount(total.value, unit)}</strong> {types[type] && typeText(types[type]!.what, unit)}
       {plusMinus(error, unit, " (standard error)")}
-      {isComparison &&
-        `, ${amount(total.value - total.base, unit, true)}${plusMinus(changeError, unit)} since then`}
+      {isComparison && `, ${amount(total.value - total.base, unit, true)}${plusMinus(changeError, unit)} since then`}
       {t > 0 && `, at ${clock(t)}`}
     </p>
   );
