@@ -13,6 +13,11 @@ bool text_equal(const char* a, const char* b) {
   return *a == *b;
 }
 
+bool text_contains(const char* s, char c) {
+  while (*s != 0 && *s != c) s++;
+  return *s == c;
+}
+
 bool text_equal(const char* a, size_t length, const char* b) {
   for (size_t i = 0; i < length; i++) {
     if (b[i] == 0 || a[i] != b[i]) return false;

@@ -51,10 +51,11 @@ class FixedText : public Text {
   char storage_[kCapacity];
 };
 
-// For plain C strings: the C library's versions may be ifuncs that are not resolved yet when malloc
-// is first called.
+// For plain C strings. The C library's functions may be ifuncs that are not resolved yet when
+// malloc is first called, and the program may have replaced them.
 size_t text_length(const char* s);
 bool text_equal(const char* a, const char* b);
+bool text_contains(const char* s, char c);
 // True when the `length` bytes at `a` equal `b`.
 bool text_equal(const char* a, size_t length, const char* b);
 

@@ -6,6 +6,7 @@
 #include "core/api/malloc/malloc_calls.h"
 #include "core/api/service/exit_files.h"
 #include "core/base/compiler.h"
+#include "core/base/own_memory.h"
 #include "core/base/text.h"
 #include "core/compat/mallctl.h"
 #include "core/compat/stats_snapshot.h"
@@ -32,12 +33,12 @@ struct Flags {
 void* new_block(size_t bytes, Flags flags) {
   if (flags.aligned(bytes)) {
     void* p = allocate_aligned(bytes, flags.alignment());
-    return p != nullptr && flags.zeroed() ? memset(p, 0, usable_bytes(p)) : p;
+    return p != nullptr && flags.zeroed() ? libc_memset(p, 0, usable_bytes(p)) : p;
   }
   if (!flags.zeroed()) return allocate(bytes);
   if (bytes > heap::kMaxSmallBytes) return allocate_zeroed_large(bytes);
   void* p = allocate(bytes);
-  return p != nullptr ? memset(p, 0, usable_bytes(p)) : nullptr;
+  return p != nullptr ? libc_memset(p, 0, usable_bytes(p)) : nullptr;
 }
 
 void* resize_aligned(void* p, size_t old_bytes, size_t bytes, Flags flags) {
@@ -45,13 +46,13 @@ void* resize_aligned(void* p, size_t old_bytes, size_t bytes, Flags flags) {
   if (in_place && bytes <= old_bytes && bytes >= old_bytes / 2) return p;
   void* fresh = allocate_aligned(bytes, flags.alignment());
   if (fresh == nullptr) return nullptr;
-  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  libc_memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
   deallocate(p);
   return fresh;
 }
 
 void zero_between(void* p, size_t from, size_t to) {
-  if (to > from) memset(static_cast<char*>(p) + from, 0, to - from);
+  if (to > from) libc_memset(static_cast<char*>(p) + from, 0, to - from);
 }
 
 void* resize_block(void* p, size_t bytes, Flags flags) {

@@ -19,15 +19,12 @@ import sys
 
 # The allowed functions, with the reason why each does no harm.
 ALLOWED = {
-    "memcpy memmove memset memcmp strlen": "touch their arguments alone",
-    "sigfillset": "touches its argument alone",
     "__errno_location": "a distance from the thread pointer: errno is there (core/os/runtime/bare_thread.cc)",
     "environ __libc_stack_end __libc_single_threaded": "data",
     "Py_Version PyBytes_Type PyCode_Type PyUnicode_Type _PyRuntime": "data of the interpreter's",
     "PyGILState_GetThisThreadState": "its address alone; the helper does not call it (active_python)",
-    "getauxval": "reads what the kernel gave at the start",
-    "_dl_find_object": "made for signal handlers: no lock, no thread-local memory",
-    "__sigaction": "a system call; errno where it is refused",
+    "getauxval": "only without glibc's dynamic linker, where no library is in front (core/os/kernel/auxiliary_vector.cc)",
+    "_dl_find_object": "only in static programs; otherwise glibc's own, by its address (core/profile/code/modules.cc)",
 }
 # Functions that the helper thread calls through variables in which other threads store them.
 HOOKS = ["on_slow_free_in_child", "detach_heap_before_abort", "record_call", "draw", "warn", "write_gperftools_text", "write_jemalloc_text"]

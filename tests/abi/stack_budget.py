@@ -40,6 +40,7 @@ POINTERS = {
     "heap::redraw_sample": ["draw"],
     "heap::refill": ["draw"],
     "heap::reduce_sample_backoff": ["draw"],
+    "profile::find_module": [192],         # glibc's _dl_find_object
     "profile::record_alloc": [],           # Python's own PyGILState_GetThisThreadState, which reads a word or two
     "profile::record_free_stack": [],             # the same
     "profile::PythonWalk::PythonWalk": [],  # the same

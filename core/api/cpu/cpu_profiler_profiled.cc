@@ -99,29 +99,27 @@ void on_interrupt(int, siginfo_t* info, void* context) {
   errno = saved_errno;
 }
 
-bool handler_is_ours(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_interrupt;
+bool handler_is_ours(const os::SignalAction& action) {
+  return (action.flags & SA_SIGINFO) != 0 &&
+         action.handler == reinterpret_cast<void*>(on_interrupt);
 }
 
 // Our handler stays once it is installed: signals still in flight when a profile ends would kill
 // the process.
 CpuStartResult take_signal() {
-  struct sigaction now {};
+  os::SignalAction now;
   if (!os::get_action(SIGPROF, &now)) return CpuStartResult::kSignalInUse;
-  bool free =
-      (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+  bool free = (now.flags & SA_SIGINFO) == 0 && (now.is_default() || now.is_ignored());
   if (!free && !handler_is_ours(now)) return CpuStartResult::kSignalInUse;
   if (os::has_profiling_timer()) return CpuStartResult::kTimerInUse;
   if (!free) return CpuStartResult::kStarted;
-  struct sigaction ours {};
-  ours.sa_sigaction = on_interrupt;
-  ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  sigfillset(&ours.sa_mask);
+  os::SignalAction ours{reinterpret_cast<void*>(on_interrupt), SA_SIGINFO | SA_RESTART | SA_ONSTACK,
+                        os::all_signals()};
   return os::set_action(SIGPROF, ours) ? CpuStartResult::kStarted : CpuStartResult::kSignalInUse;
 }
 
 bool handler_is_still_installed() {
-  struct sigaction now {};
+  os::SignalAction now;
   return os::get_action(SIGPROF, &now) && handler_is_ours(now);
 }
 

@@ -8,18 +8,15 @@
 namespace seemalloc {
 
 bool take_asking_signal(int signal, void (*handler)(int)) {
-  struct sigaction old {
-  }, action{};
-  if (!os::get_action(signal, &old) || old.sa_handler != SIG_DFL) return false;
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigfillset(&action.sa_mask);
-  return os::set_action(signal, action);
+  os::SignalAction old;
+  if (!os::get_action(signal, &old) || !old.is_default()) return false;
+  return os::set_action(signal, {reinterpret_cast<void*>(handler), SA_RESTART, os::all_signals()});
 }
 
 bool takes_blocked_signal(int signal, void (*handler)(int)) {
-  struct sigaction now {};
-  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) || now.sa_handler != handler)
+  os::SignalAction now;
+  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) ||
+      now.handler != reinterpret_cast<void*>(handler))
     return false;
   return os::take_signal(signal);
 }

@@ -7,6 +7,7 @@
 #include "core/api/malloc/process.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/base/own_memory.h"
 #include "core/base/text.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/process/address_kind.h"
@@ -154,7 +155,7 @@ void* reallocate_foreign(void* p, size_t bytes, void* (*allocate)(size_t bytes))
   // The block moves into our heap: its next free is an ordinary one.
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
-  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  libc_memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
   free_with_owner(*owner, p);
   return fresh;
 }

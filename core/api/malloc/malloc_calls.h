@@ -10,6 +10,7 @@
 #include <bit>
 
 #include "core/api/malloc/fast_path.h"
+#include "core/base/own_memory.h"
 #include "core/os/kernel/memory.h"
 
 namespace seemalloc {
@@ -17,7 +18,7 @@ namespace seemalloc {
 // Zeroes all bytes that malloc_usable_size counts, as glibc does: programs use them.
 SEEMALLOC_NOINLINE inline void* new_zeroed_slow(size_t bytes, size_t size_class) {
   void* p = allocate_slow(bytes, size_class);
-  return p != nullptr ? memset(p, 0, heap::kClasses[size_class].bytes) : nullptr;
+  return p != nullptr ? libc_memset(p, 0, heap::kClasses[size_class].bytes) : nullptr;
 }
 
 SEEMALLOC_ALWAYS_INLINE void* new_zeroed(size_t count, size_t each) {
@@ -30,7 +31,7 @@ SEEMALLOC_ALWAYS_INLINE void* new_zeroed(size_t count, size_t each) {
   size_t size_class = heap::class_of(bytes);
   Block* block = pop_free_list(size_class);
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return new_zeroed_slow(bytes, size_class);
-  return memset(block, 0, heap::kClasses[size_class].bytes);
+  return libc_memset(block, 0, heap::kClasses[size_class].bytes);
 }
 
 SEEMALLOC_ALWAYS_INLINE void* resize(void* p, size_t bytes) {

@@ -10,6 +10,7 @@
 #include "core/api/malloc/services.h"
 #include "core/api/malloc/verify_often.h"
 #include "core/api/sampling/sampling.h"
+#include "core/base/own_memory.h"
 #include "core/heap/maintenance/housekeeping.h"
 #include "core/heap/maintenance/pressure.h"
 #include "core/heap/maintenance/purge_all.h"
@@ -488,7 +489,7 @@ void* move_block(void* p, size_t old_bytes, size_t bytes) {
   reallocating = false;
   if (fresh == nullptr) return nullptr;
   size_t copied = bytes < old_bytes ? bytes : old_bytes;
-  memcpy(fresh, p, copied);
+  libc_memcpy(fresh, p, copied);
   count_copy(heap::thread_cache.heap, copied);
   deallocate(p);
   return fresh;

@@ -98,7 +98,10 @@ constinit thread_local ThreadFreeEstimate thread_samples
 
 }  // namespace
 
-void start_sampling() { heap::draw_sample_distance = draw; }
+void start_sampling() {
+  profile::find_dynamic_linker_lookup();
+  heap::draw_sample_distance = draw;
+}
 
 void attach_recorder(heap::ThreadHeap& mine) {
   if (mine.recorder != nullptr) profile::adopt_recorder(*recorder_of(mine));

@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/base/own_memory.h"
 #include "core/heap/thread/thread_cache.h"
 #include "core/heap/thread/thread_heap.h"
 #include "core/os/kernel/memory.h"
@@ -65,7 +66,7 @@ void zero_large_block(ThreadHeap* heap, pages::Span* span) {
   DCHECK(heap == nullptr || heap == thread_cache.heap);
   if (try_purge_huge(span)) return;
   if (heap != nullptr && may_purge(span) && try_purge(heap->body->zeroing, span)) return;
-  memset(reinterpret_cast<void*>(span->start), 0, span->bytes);
+  libc_memset(reinterpret_cast<void*>(span->start), 0, span->bytes);
 }
 
 }  // namespace seemalloc::heap

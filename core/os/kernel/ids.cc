@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/syscall.h"
 
 namespace seemalloc::os {
@@ -41,6 +42,6 @@ int thread_id() {
   return known_thread != 0 ? known_thread : synthetic_thread_id();
 }
 
-bool is_privileged() { return getauxval(AT_SECURE) != 0; }
+bool is_privileged() { return auxiliary_value(AT_SECURE) != 0; }
 
 }  // namespace seemalloc::os

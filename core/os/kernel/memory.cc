@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/base/units.h"
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/sandbox_state.h"
 #include "core/os/kernel/syscall.h"
 
@@ -50,7 +51,7 @@ size_t page_bytes() {
   static std::atomic<size_t> cached{0};
   size_t bytes = cached.load(std::memory_order_relaxed);
   if (bytes == 0) {
-    bytes = getauxval(AT_PAGESZ);
+    bytes = auxiliary_value(AT_PAGESZ);
     if (!is_power_of_two(bytes)) bytes = 4096;
     cached.store(bytes, std::memory_order_relaxed);
   }

@@ -1,5 +1,5 @@
-// The calling thread's signal mask, and the actions of signals. The mask is changed by system
-// calls, because a program may define its own pthread_sigmask in front of the C library's.
+// The calling thread's signal mask, and the actions of signals. Both are changed by system calls,
+// because a program may define its own pthread_sigmask and sigaction in front of the C library's.
 //
 // Threads: any, at any time, signal handlers included.
 #pragma once
@@ -11,15 +11,8 @@
 #include "core/base/compiler.h"
 #include "core/os/kernel/syscall.h"
 
-// The C library's internal name of sigaction. A program that defines its own sigaction does not
-// replace it; the program's function may take locks, which a BareThread must not. In builds with
-// the thread sanitizer this is sigaction, because the sanitizer must see each call.
-#if !defined(__SANITIZE_THREAD__)
-extern "C" int __sigaction(int signal, const struct sigaction* action,
-                           struct sigaction* old) noexcept;
-#else
-#define __sigaction sigaction
-#endif
+// Defined by glibc, not by musl.
+extern void* __libc_stack_end __attribute__((weak));
 
 namespace seemalloc::os {
 
@@ -28,15 +21,12 @@ using SignalMask = uint64_t;
 
 constexpr SignalMask mask_of(int signal) { return SignalMask{1} << (signal - 1); }
 
-// All signals except those that the C library uses internally (cancellation, setuid), since other
-// threads wait for their handlers: sigfillset leaves them out. Not inlined, because sigset_t has
-// 128 bytes.
-SEEMALLOC_NOINLINE inline SignalMask all_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  SignalMask mask;
-  __builtin_memcpy(&mask, &all, sizeof(mask));
-  return mask;
+// All signals except those that the C library uses internally (cancellation, setuid; with musl also
+// its calls in all threads), since other threads wait for their handlers.
+inline SignalMask all_signals() {
+  SignalMask internal = mask_of(32) | mask_of(33);
+  if (&__libc_stack_end == nullptr) internal |= mask_of(34);
+  return ~internal;
 }
 
 // Signals that must not be blocked: those that an instruction raises, since the kernel ends a
@@ -67,12 +57,19 @@ inline void restore_signal_mask(const MaskBefore& before) {
     raw_sys(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&before.mask), 0, sizeof(before.mask), 0, 0);
 }
 
-// The action of a signal. Return false if the kernel refuses.
-inline bool get_action(int signal, struct sigaction* action) {
-  return __sigaction(signal, nullptr, action) == 0;
-}
-inline bool set_action(int signal, const struct sigaction& action) {
-  return __sigaction(signal, &action, nullptr) == 0;
-}
+// The action of a signal. `handler` is a void (*)(int), or a void (*)(int, siginfo_t*, void*) with
+// SA_SIGINFO, or SIG_DFL or SIG_IGN.
+struct SignalAction {
+  void* handler;
+  int flags;
+  SignalMask mask;
+
+  bool is_default() const { return handler == reinterpret_cast<void*>(SIG_DFL); }
+  bool is_ignored() const { return handler == reinterpret_cast<void*>(SIG_IGN); }
+};
+
+// Return false if the kernel refuses.
+bool get_action(int signal, SignalAction* action);
+bool set_action(int signal, const SignalAction& action);
 
 }  // namespace seemalloc::os

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/dynamic_symbols.h"
 #include "core/os/kernel/syscall.h"
 
@@ -28,7 +29,7 @@ int clock_by_system_call(clockid_t clock, timespec* out) {
 }
 
 SEEMALLOC_COLD ClockFunction find_clock_function() {
-  uintptr_t image = getauxval(AT_SYSINFO_EHDR);
+  uintptr_t image = auxiliary_value(AT_SYSINFO_EHDR);
   uintptr_t found = image != 0 ? find_in_vdso(image, kClockName) : 0;
   ClockFunction function =
       found != 0 ? reinterpret_cast<ClockFunction>(found) : clock_by_system_call;

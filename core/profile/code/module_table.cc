@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 
 #include "core/base/units.h"
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/files.h"
 #include "core/os/kernel/read_memory.h"
@@ -195,7 +196,7 @@ bool find_in_table(uintptr_t pc, Module* module) {
 
 // Fills in the fields that are not in the table.
 void fill_in_flags(Module* module) {
-  uintptr_t program_headers = getauxval(AT_PHDR);
+  uintptr_t program_headers = os::auxiliary_value(AT_PHDR);
   module->main_program = program_headers >= module->start && program_headers < module->end;
   module->permanent = module->main_program || contains_permanent_code(module->start, module->end);
 }

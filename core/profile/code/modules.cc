@@ -2,12 +2,15 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <sys/auxv.h>
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/memory.h"
+#include "core/os/process/loaded_object.h"
 #include "core/profile/code/frame_index.h"
 #include "core/profile/code/module_table.h"
 
@@ -40,11 +43,17 @@ namespace {
 // Upper bound of the size of a module's tables, if no other bound is known.
 constexpr size_t kMaxTableBytes = 256 * MiB;
 
-bool has_dl_find_object() {
+using FindObject = int (*)(void* address, struct dl_find_object* result);
+
+// The C library's function; null where find_dynamic_linker_lookup() has not found it.
+std::atomic<FindObject> find_object{nullptr};
+
+FindObject dl_find_object_or_null() {
 #ifdef SEEMALLOC_DEBUG
-  if (without_dl_find_object.load(std::memory_order_relaxed)) return false;
+  if (without_dl_find_object.load(std::memory_order_relaxed)) return nullptr;
 #endif
-  return _dl_find_object != nullptr;
+  FindObject of_libc = find_object.load(std::memory_order_relaxed);
+  return of_libc != nullptr ? of_libc : _dl_find_object;
 }
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
@@ -54,7 +63,7 @@ uintptr_t program_entry() {
   static std::atomic<uintptr_t> cached{0};
   uintptr_t entry = cached.load(std::memory_order_relaxed);
   if (SEEMALLOC_UNLIKELY(entry == 0)) {
-    entry = getauxval(AT_ENTRY);
+    entry = os::auxiliary_value(AT_ENTRY);
     cached.store(entry, std::memory_order_relaxed);
   }
   return entry;
@@ -78,7 +87,7 @@ bool was_loaded_with_program(uintptr_t start) {
 // linker itself, so the walk ends there. `context`: the number of modules so far.
 int record_start_module(dl_phdr_info* info, size_t, void* context) {
   unsigned& count = *static_cast<unsigned*>(context);
-  if (info->dlpi_addr == getauxval(AT_BASE) || count == kMaxStartModules) return 1;
+  if (info->dlpi_addr == os::auxiliary_value(AT_BASE) || count == kMaxStartModules) return 1;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD) continue;
@@ -89,9 +98,9 @@ int record_start_module(dl_phdr_info* info, size_t, void* context) {
   return 0;
 }
 
-bool find_by_dynamic_linker(uintptr_t pc, Module* module) {
+bool find_by_dynamic_linker(FindObject find, uintptr_t pc, Module* module) {
   struct dl_find_object found;
-  if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0) return false;
+  if (find(reinterpret_cast<void*>(pc), &found) != 0) return false;
   module->start = address_of(found.dlfo_map_start);
   module->end = address_of(found.dlfo_map_end);
   module->eh_frame_header = address_of(found.dlfo_eh_frame);
@@ -118,8 +127,8 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
   if (seen == kKnown) {
     here = static_program;
   } else {
-    bool is_static =
-        getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
+    bool is_static = os::auxiliary_value(AT_BASE) == 0 &&
+                     read_module(os::auxiliary_value(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
     here.main_program = here.permanent = true;
     int expected = kUnknown;  // not `seen`: another thread may be storing the program
     if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone,
@@ -142,15 +151,26 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
 
 }  // namespace
 
+void find_dynamic_linker_lookup() {
+  for (os::LoadedObject object = os::first_loaded_object(); object.exists();
+       object = object.next()) {
+    if (!object.defines("gnu_get_libc_version")) continue;
+    uintptr_t function = object.symbols().address_of("_dl_find_object");
+    find_object.store(reinterpret_cast<FindObject>(function), std::memory_order_relaxed);
+    return;
+  }
+}
+
 void record_start_modules() {
   unsigned count = 0;
-  if (getauxval(AT_BASE) != 0) dl_iterate_phdr(record_start_module, &count);
+  if (os::auxiliary_value(AT_BASE) != 0) dl_iterate_phdr(record_start_module, &count);
   start_module_count.store(count, std::memory_order_release);
 }
 
 const link_map* loaded_object_of(uintptr_t pc) {
   struct dl_find_object found;
-  bool is_found = has_dl_find_object() && _dl_find_object(reinterpret_cast<void*>(pc), &found) == 0;
+  FindObject find = dl_find_object_or_null();
+  bool is_found = find != nullptr && find(reinterpret_cast<void*>(pc), &found) == 0;
   return is_found ? found.dlfo_link_map : nullptr;
 }
 
@@ -161,14 +181,15 @@ void reset_static_program() {
 
 bool contains_permanent_code(uintptr_t start, uintptr_t end) {
   uintptr_t ours = address_of(reinterpret_cast<const void*>(&own_library_bounds));
-  uintptr_t of_libc = address_of(reinterpret_cast<const void*>(&getauxval));
+  uintptr_t of_libc = address_of(reinterpret_cast<const void*>(&__errno_location));
   return (ours >= start && ours < end) || (of_libc >= start && of_libc < end);
 }
 
 bool find_module(uintptr_t pc, Module* module) {
+  FindObject find = dl_find_object_or_null();
   bool found = find_in_static_program(pc, module) ||
-               (has_dl_find_object() ? find_by_dynamic_linker(pc, module)
-                                     : find_in_module_table(pc, module));
+               (find != nullptr ? find_by_dynamic_linker(find, pc, module)
+                                : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
   if (!module->permanent)
     module->identity_hash ^= modules_unloaded.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;

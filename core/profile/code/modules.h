@@ -1,7 +1,9 @@
 // Finds the loaded module that contains a pc, and that module's .eh_frame_hdr.
 //
 // Uses glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) if it exists, otherwise a table of our own
-// (module_table.h). The code of a static program is found by its headers.
+// (module_table.h). The code of a static program is found by its headers. The function is looked up
+// in glibc's own symbols: a library in front of glibc may define the name, with a function that
+// allocates or uses thread-local memory, which the helper thread does not have.
 // Called by the unwinder. Threads: any, including signal handlers; takes no lock for which another
 // thread waits.
 #pragma once
@@ -22,6 +24,10 @@ extern std::atomic<uint64_t> modules_unloaded;
 
 // Returns false if `pc` is in no known module: generated code, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
+
+// Looks up glibc's _dl_find_object. Called before the first capture. Requires the same as
+// LoadedObject (core/os/process/loaded_object.h).
+void find_dynamic_linker_lookup();
 
 // Records the modules that were loaded with the program, for Module::loaded_with_program. Called
 // once, by this library's constructor.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/base/text.h"
 #include "core/os/kernel/clock.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/kernel/wait.h"
@@ -166,7 +167,7 @@ struct ModuleScan {
 void note(const ModuleScan& scan, const dl_phdr_info& info) {
   LoadedList& to = *scan.to;
   // The program itself, the vDSO.
-  if (info.dlpi_name == nullptr || strchr(info.dlpi_name, '/') == nullptr) return;
+  if (info.dlpi_name == nullptr || !text_contains(info.dlpi_name, '/')) return;
   size_t path_at = to.text.size(), path_bytes = strlen(info.dlpi_name);
   if (!to.text.reserve(path_at + path_bytes)) return;
   memcpy(to.text.data() + path_at, info.dlpi_name, path_bytes);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/text.h"
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/files.h"
 #include "core/profile/code/unloaded_modules.h"
 
@@ -58,7 +59,7 @@ bool Mappings::read() {
     }
     os::close_file(fd);
   }
-  return finish(getauxval(AT_ENTRY));
+  return finish(os::auxiliary_value(AT_ENTRY));
 }
 
 bool Mappings::parse(const char* text, size_t bytes, uintptr_t entry) {

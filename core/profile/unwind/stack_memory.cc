@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "core/base/units.h"
+#include "core/os/kernel/auxiliary_vector.h"
 #include "core/os/kernel/memory.h"
 #include "core/os/kernel/read_memory.h"
 #include "core/os/runtime/scratch.h"
@@ -46,7 +47,8 @@ bool is_readable(uintptr_t low, uintptr_t high) {
 // thread's control block at the top of its stack, and the kernel puts 16 random bytes above main's.
 // Both stay for the thread's life.
 bool find_own_stack(uintptr_t sp, uintptr_t page) {
-  for (uintptr_t anchor : {os::thread_pointer(), static_cast<uintptr_t>(getauxval(AT_RANDOM))}) {
+  for (uintptr_t anchor :
+       {os::thread_pointer(), static_cast<uintptr_t>(os::auxiliary_value(AT_RANDOM))}) {
     if (anchor <= sp || !is_readable(page, anchor)) continue;
     // A signal handler that interrupts this code sees an empty range or the whole range: low < high
     // only at the end.

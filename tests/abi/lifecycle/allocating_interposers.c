@@ -1,7 +1,7 @@
-// A library of functions in front of the C library's. They allocate before and after they call the
-// original, like wrappers that look up the next function by dlsym, keep tables or write logs. Each
-// name that the allocator calls is here, and others that it might call, except functions that only
-// read or write the memory of their arguments (memcpy, sigfillset, getauxval).
+// A library of functions in front of the C library's. They count their calls in thread-local
+// memory, and allocate before and after they call the original, like wrappers that look up the next
+// function by dlsym, keep tables or write logs. Each name that the allocator calls or has called is
+// here, and others that it might call. With ONLY_TLS they do not allocate.
 //
 // interposed.c, the program, asks how many times they ran.
 #include <dlfcn.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -23,18 +24,38 @@
 static int calls;
 int interposed_calls(void) { return __atomic_load_n(&calls, __ATOMIC_RELAXED); }
 
+// A thread that the C library does not know of has no such memory.
+static __thread struct {
+  unsigned long calls;
+  int is_allocating;
+} thread;
+
 // Allocates small blocks, blocks larger than the thread's lists, large and huge blocks; each call
 // also replaces a block that was kept for a while, so that free lists run out.
 static void allocate(void) {
   static void* kept[64];
   static unsigned turn;
   __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+  thread.calls++;
+#ifdef ONLY_TLS
+  return;
+#endif
   static const size_t sizes[] = {24, 700, 5000, 40000, 300000, 2000000};
   unsigned now = __atomic_add_fetch(&turn, 1, __ATOMIC_RELAXED);
-  void* block = malloc(sizes[now % 6]);
+  void* block = now % 2 == 0 ? malloc(sizes[now % 6]) : calloc(1, sizes[now % 6]);
   if (block != NULL) memset(block, 1, 16);
   block = realloc(block, 100 + now % 1000);
   free(__atomic_exchange_n(&kept[now % 64], block, __ATOMIC_ACQ_REL));
+}
+
+// For functions that the allocator itself must call (realloc copies a block): they do not allocate
+// when they are called from an allocation of this thread's.
+static void allocate_once(void) {
+  thread.calls++;
+  if (thread.is_allocating) return;
+  thread.is_allocating = 1;
+  allocate();
+  thread.is_allocating = 0;
 }
 
 // Looks the next function up by dlvsym: dlsym is one of the interposed functions.
@@ -114,6 +135,74 @@ INTERPOSE(size_t, fwrite,
           (data, size, count, file))
 INTERPOSE(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
 INTERPOSE(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
+INTERPOSE(int, sigfillset, (sigset_t * set), (set))
+INTERPOSE(unsigned long, getauxval, (unsigned long type), (type))
+int __sigaction(int signal, const struct sigaction* action, struct sigaction* old);
+INTERPOSE(int, __sigaction, (int signal, const struct sigaction* action, struct sigaction* old),
+          (signal, action, old))
+#ifdef DLFO_STRUCT_HAS_EH_DBASE  // glibc 2.35
+INTERPOSE(int, _dl_find_object, (void* address, struct dl_find_object* found), (address, found))
+#endif
+
+// Prevents the compiler from turning a loop into a call of the function that contains it.
+#define STEP __asm__ volatile("")
+
+void* memcpy(void* restrict to, const void* restrict from, size_t bytes) {
+  allocate_once();
+  for (size_t i = 0; i < bytes; i++) {
+    ((char*)to)[i] = ((const char*)from)[i];
+    STEP;
+  }
+  return to;
+}
+
+void* memmove(void* to, const void* from, size_t bytes) {
+  allocate_once();
+  for (size_t i = 0; i < bytes; i++) {
+    size_t at = (char*)to < (const char*)from ? i : bytes - 1 - i;
+    ((char*)to)[at] = ((const char*)from)[at];
+    STEP;
+  }
+  return to;
+}
+
+void* memset(void* to, int value, size_t bytes) {
+  allocate_once();
+  for (size_t i = 0; i < bytes; i++) {
+    ((char*)to)[i] = (char)value;
+    STEP;
+  }
+  return to;
+}
+
+int memcmp(const void* a, const void* b, size_t bytes) {
+  allocate_once();
+  const unsigned char *x = a, *y = b;
+  for (size_t i = 0; i < bytes; i++) {
+    if (x[i] != y[i]) return x[i] - y[i];
+    STEP;
+  }
+  return 0;
+}
+
+size_t strlen(const char* s) {
+  allocate_once();
+  size_t length = 0;
+  while (s[length] != 0) {
+    length++;
+    STEP;
+  }
+  return length;
+}
+
+char* strchr(const char* s, int c) {
+  allocate_once();
+  while (*s != 0 && *s != (char)c) {
+    s++;
+    STEP;
+  }
+  return *s == (char)c ? (char*)s : NULL;
+}
 
 // Functions that the macro cannot generate. dlsym(RTLD_NEXT) depends on its caller: nothing follows
 // the call, so that it is compiled to a jump.

@@ -1,12 +1,13 @@
 // A program that makes an allocator call the C library: threads, fork, dlopen and dlclose, growth,
 // exit. A library in front of the C library's functions, or between the allocator and them,
 // allocates in each (allocating_interposers.c).
-//   interposed LIBRARY [outlive]   the library that it opens and closes; with "outlive" the main
-//   thread ends before the others
+//   interposed LIBRARY [outlive | rest]   the library that it opens and closes; with "outlive" the
+//   main thread ends before the others, with "rest" the allocator's helper thread works for a while
 #include <pthread.h>
 #include <sys/wait.h>
 
 #include "expect.h"
+#include "helper.h"
 
 static const char* library;
 
@@ -69,6 +70,12 @@ int main(int argc, char** argv) {
   for (int turn = 0; turn < 6; turn++) use_in_threads();
   int (*calls)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "interposed_calls");
   EXPECT(calls != NULL && calls() > 50);
+  if (argc > 2 && strcmp(argv[2], "rest") == 0) {
+    enum { kBlocks = 8000, kBytes = 1000 };  // a heap that needs the helper thread
+    for (int i = 0; i < kBlocks; i++) EXPECT(calloc(1, kBytes) != NULL);
+    rest(2500);
+    return ok();
+  }
   if (argc > 2) {
     static pthread_t main_thread, last;
     main_thread = pthread_self();
