@@ -20,7 +20,7 @@ const (
 // Row is one cause of growth: the smallest function that owns all of it.
 type Row struct {
 	Frame
-	// Stack begins with the function, with its callers after it.
+	// Stack begins with the function, with its callers after it, up to the program's outermost function.
 	Stack []Frame `json:"stack"`
 	PerS  float64 `json:"bytes_per_s"`
 	// Error is the standard error of PerS due to sampling.
@@ -360,7 +360,7 @@ func (r *Row) largest() *path {
 // finish computes the figures of a row.
 func (s *search) finish(row *Row) {
 	p := row.largest()
-	row.Stack = p.frames[p.indexOf(row.key):]
+	row.Stack = withoutStartup(p.frames[p.indexOf(row.key):])
 	row.Frame = row.Stack[0]
 	sum := row.sum
 	row.PerS, row.Error = sum.bytes()/s.whole, sum.stderr()/s.whole

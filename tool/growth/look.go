@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -61,6 +62,16 @@ func ownerOf(stack []Frame) int {
 		names[i] = frame.Name
 	}
 	return report.CountLibraryFrames(names)
+}
+
+// withoutStartup leaves out the frames that start the program or a thread. The first frame stays.
+func withoutStartup(stack []Frame) []Frame {
+	for i, frame := range stack {
+		if i > 0 && owner.Classify(owner.Frame{Name: frame.Name}).Kind == owner.Startup {
+			return stack[:i]
+		}
+	}
+	return stack
 }
 
 // frames symbolizes stacks.

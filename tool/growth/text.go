@@ -39,11 +39,7 @@ func (row *Row) Details(limit string) []string {
 	const callers = 3
 	var lines []string
 	for _, frame := range row.Stack[1:] {
-		class := owner.Classify(owner.Frame{Name: frame.Name})
-		if class.Kind == owner.Startup || len(lines) == callers {
-			break
-		}
-		if class.Kind == owner.Program {
+		if len(lines) < callers && owner.Classify(owner.Frame{Name: frame.Name}).Kind == owner.Program {
 			lines = append(lines, "from "+frame.Place())
 		}
 	}
