@@ -195,6 +195,7 @@ func TestDoctorFindsNothingByDefault(t *testing.T) {
 	need(t)
 	for _, way := range []string{"storm", "videos", "grows", "workers"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			p := launch(t, nil, binary, "run", "--", sick, way)
 			waitFor(t, socketOf(p.pid))
 			time.Sleep(2 * time.Second)

@@ -93,6 +93,7 @@ func TestGrowthNamesTheOwner(t *testing.T) {
 
 // A leak that is too slow for its samples is seen in the exact figures, and named after all if all blocks are recorded.
 func TestSlowLeak(t *testing.T) {
+	t.Parallel()
 	need(t)
 	p := startGrow(t, "leak", "51200")
 	g := growthOf(t, p.pid, "12s")

@@ -18,8 +18,11 @@ func firstOwner(t *testing.T, pid string, least int64) (names []string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		report, _, _ := top(t, pid)
-		if report.Total >= least || time.Now().After(deadline) {
+		if report.Total >= least {
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes in use, expected %d", report.Total, least)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "heap.pb.gz")
@@ -107,7 +110,7 @@ func TestOwnerInPython(t *testing.T) {
 def keep(store, i):
     store[i] = json.loads('{"user": "%s", "data": [%s]}' % ("x" * 200, ",".join(str(1000 + n) for n in range(200))))
 store = {}
-for i in range(1000):
+for i in range(4000):
     keep(store, i)
 print("ready", flush=True)
 sys.stdin.read()
