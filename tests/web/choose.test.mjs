@@ -309,7 +309,7 @@ test("the flame graph shows search matches, a tooltip and a legend of modules", 
     (sum, stack, i) => sum + (stack.some((frame) => frames[frame].n === "leaky_session") ? values[i][type] : 0),
     0,
   );
-  const page = await openPage(url, { view: "flame", search: "leaky_session", at: id });
+  const page = await openPage(url, { view: "flame", search: "leaky_session", at: id, raw: 1 });
   const canvas = page.locator("canvas.flame");
   await canvas.waitFor();
   await page.getByText(`search: 1 function matches, with ${bytes(found)}, `).waitFor();

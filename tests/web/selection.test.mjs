@@ -280,7 +280,7 @@ test("a term's definition is shown on focus", async () => {
 });
 
 test("the tree is navigated by arrow keys, down to its leaves", async () => {
-  const page = await openPage(files, { view: "tree", at: 2 });
+  const page = await openPage(files, { view: "tree", at: 2, raw: 1 });
   const tree = page.getByRole("tree");
   await tree.waitFor();
   const focused = () => page.evaluate(() => document.activeElement.closest("li")?.getAttribute("aria-expanded"));
