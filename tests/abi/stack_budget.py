@@ -47,6 +47,7 @@ POINTERS = {
     "profile::StackCache::enlarge": ["os::arena_allocate", "os::arena_allocate_prefaulted"],
     "abort_now": ["detach_heap_before_abort"],
     "os::bump": [("inner", "pages::region_for_records")],
+    "os::map_report": [("inner", "pages::region_for_records")],
     "os::read_clock": [192, "os::clock_by_system_call"],  # the vDSO's function, or the system call
     "os::for_each_thread": ["note_thread"],
     "pages::for_each_huge_span": [],
@@ -111,6 +112,7 @@ ENDS = {
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
     ("profile::make_frame_index", "os::map"): (440, "mappings of the unwinder are not traced"),
 }
+REPORT_MEMORY = ("profile::GrowArray", "profile::LocationTable", "os::map_report", "os::grow_report", "os::unmap_report")
 NOT_TRACED = 440, "mappings for a report are not traced"
 INNER_ENDS = {
     ("*", "start_helper"): (424, "returns at once"),
@@ -241,8 +243,8 @@ class Budget:
         if not isinstance(target, str):
             name = self.functions[target].name
             end = self.ends.get((function.name, name)) or self.ends.get(("*", name))
-            if end is None and function.name.startswith(("profile::GrowArray", "profile::LocationTable")):
-                end = NOT_TRACED if name in ("os::map", "os::remap", "os::unmap") else None
+            if end is None and function.name.startswith(REPORT_MEMORY):
+                end = NOT_TRACED if name in ("os::map", "os::remap", "os::unmap", "os::purge") else None
             return [target] if end is None else [-end[0]]
         symbol = target[1:]
         if symbol in ALLOCATE and self.inner is not None:
