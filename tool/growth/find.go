@@ -3,6 +3,7 @@ package growth
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -33,6 +34,8 @@ type Row struct {
 	Class      Class   `json:"class"`
 	// Freed is the share of the accumulating blocks' bytes that was freed.
 	Freed float64 `json:"freed_share"`
+	// Jump is the change by large blocks that did not grow steadily, such as a table that doubled. It is not in PerS.
+	Jump  float64 `json:"jump_bytes,omitempty"`
 	Parts []Part  `json:"parts,omitempty"`
 	// SecondsLeft is the time until the limit is reached at this rate, if the limit is known.
 	SecondsLeft *float64 `json:"seconds_to_limit,omitempty"`
@@ -40,8 +43,8 @@ type Row struct {
 	// Values are the live bytes at each moment.
 	Values []float64 `json:"values"`
 
-	key string // the function of all rows
-	sum *sums
+	key string // the function of all paths
+	sum *sums  // the blocks that grow
 	of  []*path
 }
 
@@ -104,8 +107,19 @@ var errOrder = errors.New("the moments must have different times, the earliest f
 
 // path is a chain of callers from the owner outwards, with the rows allocated there.
 type path struct {
-	frames []Frame
-	sum    sums
+	frames  []Frame
+	changes []change
+	sum     sums
+	// apart are stacks whose blocks do not count as growth.
+	apart map[Stack]bool
+}
+
+// growing sums the blocks that count as growth.
+func (p *path) growing() *sums {
+	if p.apart == nil {
+		return &p.sum
+	}
+	return totalWithout(p.apart, []*path{p})
 }
 
 // search is one call of Find.
@@ -197,6 +211,7 @@ func (s *search) readPaths(moments []Moment) {
 			s.paths = append(s.paths, p)
 		}
 		c := newChange(key, row, allocations)
+		p.changes = append(p.changes, c)
 		p.sum.add(&c)
 	}
 	slices.SortFunc(s.paths, func(a, b *path) int {
@@ -226,32 +241,89 @@ func (s *search) owners() (rows []*Row, tests int) {
 		}
 		row.of = append(row.of, p)
 	}
-	return s.pass(order)
+	passed, tests := s.pass(order)
+	for _, test := range passed {
+		rows = append(rows, test.accept())
+	}
+	return rows, tests
 }
 
-// pass returns the rows that grow. Only rows with so many samples that they could pass count as tests (Tarone 1990).
-func (s *search) pass(candidates []*Row) (passed []*Row, tests int) {
-	for _, row := range candidates {
-		row.sum = total(row.of)
+// test is the question whether a row's memory grows, except for the blocks of some stacks.
+type test struct {
+	row   *Row
+	sum   *sums
+	apart map[Stack]bool
+}
+
+// testsOf returns the tests of a row. A table that doubles is one jump, which hides the steady growth of the table's
+// elements: the first test is without the stacks whose blocks are large beside the whole change and do not grow steadily.
+func (s *search) testsOf(row *Row) []test {
+	const large = 1.0 / 64 // of the whole change
+	all := total(row.of)
+	tests := []test{{row: row, sum: all}}
+	if !s.steady {
+		return tests
 	}
-	for tests = 1; ; tests++ {
+	stacks := map[Stack]*sums{}
+	for c := range changes(row.of) {
+		if c.differing > 0 && c.size > all.weight*large {
+			stacks[c.key.Stack] = &sums{}
+		}
+	}
+	for c := range changes(row.of) {
+		if sum := stacks[c.key.Stack]; sum != nil {
+			sum.add(c)
+		}
+	}
+	apart := map[Stack]bool{}
+	for stack, sum := range stacks {
+		if !s.isSteady(sum) {
+			apart[stack] = true
+		}
+	}
+	if len(apart) != 0 {
+		tests = slices.Insert(tests, 0, test{row, totalWithout(apart, row.of), apart})
+	}
+	return tests
+}
+
+// accept makes the blocks of the test the growth of its row.
+func (t test) accept() *Row {
+	t.row.sum = t.sum
+	for _, p := range t.row.of {
+		p.apart = t.apart
+	}
+	return t.row
+}
+
+// pass returns the first test of each row that shows growth. Only tests with so many samples that they could pass are
+// counted (Tarone 1990).
+func (s *search) pass(candidates []*Row) (passed []test, count int) {
+	var tests []test
+	for _, row := range candidates {
+		tests = append(tests, s.testsOf(row)...)
+	}
+	for count = 1; ; count++ {
 		able := 0
-		for _, row := range candidates {
-			if math.Exp2(-row.sum.events()) <= limit(tests) {
+		for _, t := range tests {
+			if math.Exp2(-t.sum.events()) <= limit(count) {
 				able++
 			}
 		}
-		if able <= tests {
+		if able <= count {
 			break
 		}
 	}
-	for _, row := range candidates {
-		if chance := row.sum.chance(); chance <= limit(tests) && s.isSteady(row.sum) {
-			row.Confidence = 1 - max(chance*float64(tests)*2, 1e-9)
-			passed = append(passed, row)
+	for _, t := range tests {
+		if len(passed) != 0 && passed[len(passed)-1].row == t.row {
+			continue
+		}
+		if chance := t.sum.chance(); chance <= limit(count) && s.isSteady(t.sum) {
+			t.row.Confidence = 1 - max(chance*float64(count)*2, 1e-9)
+			passed = append(passed, t)
 		}
 	}
-	return passed, tests
+	return passed, count
 }
 
 // limit is the error rate of one of several tests.
@@ -261,13 +333,46 @@ func (s *search) isSteady(sum *sums) bool {
 	return !s.steady || sum.steadyChance(s.seconds) <= wrongSteady
 }
 
-// total sums paths.
+// total sums all blocks of paths.
 func total(paths []*path) *sums {
 	all := &sums{}
 	for _, p := range paths {
 		all.join(&p.sum)
 	}
 	return all
+}
+
+// totalWithout sums the blocks of paths, except for those of some stacks.
+func totalWithout(apart map[Stack]bool, paths []*path) *sums {
+	some := &sums{}
+	for c := range changes(paths) {
+		if !apart[c.key.Stack] {
+			some.add(c)
+		}
+	}
+	return some
+}
+
+// changes returns the changes of all rows of paths.
+func changes(paths []*path) iter.Seq[*change] {
+	return func(yield func(*change) bool) {
+		for _, p := range paths {
+			for i := range p.changes {
+				if !yield(&p.changes[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// growing sums the blocks of paths that count as growth.
+func growing(paths []*path) *sums {
+	some := &sums{}
+	for _, p := range paths {
+		some.join(p.growing())
+	}
+	return some
 }
 
 // join adds the rows of other.
@@ -326,21 +431,26 @@ func (s *search) callers(found []*Row) []*Row {
 	}
 	passed, _ := s.pass(order)
 	// The smallest first; a caller of the same paths is not smaller.
-	slices.SortStableFunc(passed, func(a, b *Row) int {
-		return cmp.Or(cmp.Compare(len(a.of), len(b.of)), cmp.Compare(depth(a), depth(b)))
+	slices.SortStableFunc(passed, func(a, b test) int {
+		return cmp.Or(cmp.Compare(len(a.row.of), len(b.row.of)), cmp.Compare(depth(a.row), depth(b.row)))
 	})
 	var rows []*Row
-	for _, row := range passed {
-		left := slices.DeleteFunc(slices.Clone(row.of), func(p *path) bool { return claimed[p] })
-		if len(left) < len(row.of) {
-			if row.of, row.sum = left, total(left); len(left) == 0 || row.sum.chance() > limit(len(order)) || !s.isSteady(row.sum) {
+	for _, t := range passed {
+		left := slices.DeleteFunc(slices.Clone(t.row.of), func(p *path) bool { return claimed[p] })
+		if len(left) < len(t.row.of) {
+			t.row.of = left
+			grows := func(t test) bool { return t.sum.chance() <= limit(len(order)) && s.isSteady(t.sum) }
+			tests := s.testsOf(t.row)
+			i := slices.IndexFunc(tests, grows)
+			if i < 0 {
 				continue
 			}
+			t = tests[i]
 		}
-		for _, p := range row.of {
+		for _, p := range left {
 			claimed[p] = true
 		}
-		rows = append(rows, row)
+		rows = append(rows, t.accept())
 	}
 	return rows
 }
@@ -354,7 +464,7 @@ func (p *path) indexOf(function string) int {
 
 // largest returns the path with the most growth.
 func (r *Row) largest() *path {
-	return slices.MaxFunc(r.of, func(a, b *path) int { return cmp.Compare(a.sum.bytes(), b.sum.bytes()) })
+	return slices.MaxFunc(r.of, func(a, b *path) int { return cmp.Compare(a.growing().bytes(), b.growing().bytes()) })
 }
 
 // finish computes the figures of a row.
@@ -364,7 +474,9 @@ func (s *search) finish(row *Row) {
 	row.Frame = row.Stack[0]
 	sum := row.sum
 	row.PerS, row.Error = sum.bytes()/s.whole, sum.stderr()/s.whole
-	row.Live, row.LiveError = sum.live, math.Sqrt(sum.liveSquares)
+	all := total(row.of)
+	row.Live, row.LiveError = all.live, math.Sqrt(all.liveSquares)
+	row.Jump = all.bytes() - sum.bytes()
 	row.Class = Leak
 	if sum.steadyAllocs > 0 {
 		row.Freed = min(1, sum.steadyFrees/sum.steadyAllocs)
@@ -382,10 +494,10 @@ func (s *search) finish(row *Row) {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	row.Sizes = row.Sizes[:min(len(row.Sizes), maxParts)]
-	row.Values = make([]float64, len(sum.steps)+1)
-	row.Values[len(sum.steps)] = sum.live
-	for k := len(sum.steps) - 1; k >= 0; k-- {
-		row.Values[k] = row.Values[k+1] - sum.steps[k]
+	row.Values = make([]float64, len(all.steps)+1)
+	row.Values[len(all.steps)] = all.live
+	for k := len(all.steps) - 1; k >= 0; k-- {
+		row.Values[k] = row.Values[k+1] - all.steps[k]
 	}
 	row.Parts = s.parts(row)
 	if s.options.Room > 0 {
@@ -403,7 +515,7 @@ const (
 func (s *search) parts(row *Row) []Part {
 	bytes := map[string]float64{}
 	for _, p := range row.of {
-		bytes[p.frames[0].Name] += p.sum.bytes()
+		bytes[p.frames[0].Name] += p.growing().bytes()
 	}
 	var parts []Part
 	for name, grown := range bytes {

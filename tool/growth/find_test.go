@@ -3,6 +3,7 @@ package growth
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,8 @@ type site struct {
 	rate func(seconds float64) float64
 	// life is the mean lifetime in seconds; 0: the blocks are never freed.
 	life float64
+	// freed is the time when all blocks are freed; 0: never.
+	freed float64
 }
 
 func always(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
@@ -43,7 +46,10 @@ func simulate(random *rand.Rand, sites []site, seconds float64) []Moment {
 		key := Key{Stack: stackOf(frames), Size: s.size, Sampled: s.size, Interval: testInterval}
 		q := -math.Expm1(-float64(s.size) / testInterval)
 		end := func(at float64) float64 {
-			if s.life == 0 {
+			switch {
+			case s.freed != 0:
+				return s.freed
+			case s.life == 0:
 				return math.Inf(1)
 			}
 			return at + random.ExpFloat64()*s.life
@@ -221,6 +227,33 @@ func TestOneCauseIsOneRow(t *testing.T) {
 		}
 		if strings.Join(got, " ") != strings.Join(c.want, " ") {
 			t.Errorf("%s: got rows %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Tables that double are a jump; what they refer to grows steadily.
+func TestElementsOfTablesThatDoubleAreFound(t *testing.T) {
+	random := rand.New(rand.NewPCG(uint64(testseed.Of(t)), 7))
+	const mib = 1 << 20
+	for _, tables := range []float64{1, 16} {
+		for _, size := range []int64{1 * mib, 16 * mib} {
+			doubles := 3 + 9*random.Float64()
+			burst := func(at float64) float64 {
+				if at > doubles && at < doubles+0.1 {
+					return 10 * tables
+				}
+				return 0
+			}
+			rate := (1 + random.Float64()) * mib
+			sites := append(noise(random),
+				site{stack: "std::string::assign add main", size: 40, rate: always(rate / 40)},
+				site{stack: "std::vector::reserve add main", size: size, live: tables, rate: always(0), freed: doubles},
+				site{stack: "std::vector::reserve add main", size: 2 * size, rate: burst})
+			rows := find(t, simulate(random, sites, testSeconds)).Rows
+			i := slices.IndexFunc(rows, func(row Row) bool { return row.Name == "add" })
+			if i < 0 || math.Abs(rows[i].PerS-rate) > 5*rows[i].Error || rows[i].Class != Leak || math.Abs(rows[i].Jump) < float64(size) {
+				t.Errorf("%g tables of %d bytes: got %+v; add expected, at %g bytes/s", tables, size, rows, rate)
+			}
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (s *search) merge(rows []*Row) []*Row {
 			joined.of = append(joined.of, row.of...)
 			joined.Confidence = min(joined.Confidence, row.Confidence)
 		}
-		joined.sum = total(joined.of)
+		joined.sum = growing(joined.of)
 		rows = append(slices.DeleteFunc(rows, func(row *Row) bool { return slices.Contains(same, row) }), joined)
 	}
 }
@@ -39,7 +39,7 @@ func (s *search) joinCallees(rows []*Row) []*Row {
 				continue
 			}
 			owner.of = append(owner.of, row.of...)
-			owner.sum = total(owner.of)
+			owner.sum = growing(owner.of)
 			owner.Confidence = max(owner.Confidence, row.Confidence)
 			delete(byName, row.key)
 			rows = slices.DeleteFunc(rows, func(one *Row) bool { return one == row })
@@ -56,7 +56,7 @@ func (s *search) caller(row *Row) string {
 	bytes := map[string]float64{}
 	all := 0.0
 	for _, p := range row.of {
-		grown := max(0, p.sum.bytes())
+		grown := max(0, p.growing().bytes())
 		all += grown
 		for _, frame := range p.frames[p.indexOf(row.key)+1:] {
 			if frame.Name != row.key && !s.options.Intermediary(frame.Name) {

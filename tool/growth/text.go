@@ -62,6 +62,9 @@ func (row *Row) Facts(limit string) []string {
 	if len(parts) > 0 {
 		lines = append(lines, "allocated in "+strings.Join(parts, ", "))
 	}
+	if row.Jump != 0 {
+		lines = append(lines, fmt.Sprintf("besides, a jump of %s by large blocks", report.Signed(int64(row.Jump), "bytes")))
+	}
 	if row.Class == Cache {
 		lines = append(lines, fmt.Sprintf("%.0f %% of what it keeps was freed meanwhile", 100*row.Freed))
 	}
