@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -129,5 +130,21 @@ func TestTopLiveRefuses(t *testing.T) {
 		if _, complaint, status := try(t, args...); status == 0 || !strings.Contains(complaint, want) {
 			t.Errorf("%v: status %d, %q; want %q", args, status, complaint, want)
 		}
+	}
+}
+
+// A command asks the terminal nothing: one that does not answer would delay it by seconds.
+func TestCommandsDoNotQueryTheTerminal(t *testing.T) {
+	need(t)
+	command := exec.Command(binary, "--version")
+	command.Env = environment("TERM=xterm-256color")
+	keys, err := pty.StartWithSize(command, &pty.Winsize{Rows: 30, Cols: 120})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	text, _ := io.ReadAll(keys) // the error says that the other end is closed
+	if err := command.Wait(); err != nil || strings.Contains(string(text), "\x1b") || !strings.Contains(string(text), "seemalloc") {
+		t.Errorf("%v, %q", err, text)
 	}
 }

@@ -146,7 +146,8 @@ type page struct {
 	inuse  int64 // of its heap profile
 }
 
-func pageOf(t *testing.T, pid string) (p page) {
+// startPage starts the page of a process. The result reads one of its answers.
+func startPage(t *testing.T, pid string) (ask func(what string, into any)) {
 	t.Helper()
 	command := exec.Command(binary, "web", pid)
 	command.Env = environment("XDG_CACHE_HOME=" + t.TempDir())
@@ -157,12 +158,13 @@ func pageOf(t *testing.T, pid string) (p page) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	address, err := bufio.NewReader(pipe).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(what string, into any) {
+	return func(what string, into any) {
+		t.Helper()
 		answer, err := http.Get(strings.TrimSpace(address) + "api/" + what)
 		if err != nil {
 			t.Fatal(err)
@@ -171,6 +173,11 @@ func pageOf(t *testing.T, pid string) (p page) {
 		text, _ := io.ReadAll(answer.Body)
 		parse(t, string(text), into)
 	}
+}
+
+func pageOf(t *testing.T, pid string) (p page) {
+	t.Helper()
+	ask := startPage(t, pid)
 	soon(t, "a point", func() bool { ask("series?since=0", &p.points); return len(p.points) > 0 })
 	ask("stats", &p.stats)
 	var sums struct {

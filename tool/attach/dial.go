@@ -69,7 +69,8 @@ func (p *Process) mayOpenSocket() bool {
 func dialWhile(p *Process, timeout, maximum time.Duration, mayAppear func() bool) (*Client, error) {
 	began, ticks := time.Now(), p.startTicks()
 	client, err := dialNow(p, timeout)
-	for errors.Is(err, fs.ErrNotExist) && mayAppear() && time.Since(began) < maximum {
+	// A refused connection: an earlier process with this pid has left its socket, which the library replaces.
+	for (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)) && mayAppear() && time.Since(began) < maximum {
 		time.Sleep(5 * time.Millisecond)
 		now, findErr := Find(p.PID)
 		if findErr != nil || now.startTicks() != ticks {

@@ -127,7 +127,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	if flags.asJSON {
 		return a.printJSON(diffReport{before.source, after.source, seconds, append(before.profile.Comments, after.profile.Comments...), d})
 	}
-	fmt.Fprint(a.out, diffHeading(before, after, d, seconds, filters), d.Text(flags.rows))
+	fmt.Fprint(a.out, a.wrapped(diffHeading(before, after, d, seconds, filters)), d.Text(flags.rows))
 	return nil
 }
 

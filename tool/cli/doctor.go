@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -31,12 +30,8 @@ const (
 )
 
 type doctorFlags struct {
-	duration time.Duration
-	fixed    bool // look for exactly this time
-	asJSON   bool
-	hide     string
-	hidden   *regexp.Regexp
-	run      runFlags
+	lookFlags
+	run runFlags
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -63,19 +58,19 @@ Exit status: 0 no findings, 3 findings (of any severity), 1 failure, 2 usage err
   seemalloc doctor -- python3 job.py`,
 		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := flags.check(); err != nil {
+			if err := flags.check(c, minDoctorTime); err != nil {
 				return err
 			}
-			flags.fixed = c.Flags().Changed("for")
+			if err := flags.run.check(); err != nil {
+				return err
+			}
 			if c.ArgsLenAtDash() >= 0 {
 				return a.doctorRun(flags, args)
 			}
 			return a.doctorProcess(flags, args)
 		},
 	}
-	c.Flags().DurationVar(&flags.duration, "for", growthTime, "time between the two snapshots; Ctrl-C ends it earlier")
-	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
+	flags.register(c, "time between the two snapshots; Ctrl-C ends it earlier")
 	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
 	flags.run.register(c, "with a command: ")
 	a.symbolFlags(c)
@@ -89,19 +84,6 @@ func checkList() string {
 		fmt.Fprintf(&b, "  %-15s %s\n", check.ID, check.Title)
 	}
 	return b.String()
-}
-
-func (f *doctorFlags) check() error {
-	if f.duration < minDoctorTime {
-		return usageError("--for %s: expected %s or more", f.duration, minDoctorTime)
-	}
-	if f.hide != "" {
-		var err error
-		if f.hidden, err = regexp.Compile(f.hide); err != nil {
-			return usageError("--hide: %v", err)
-		}
-	}
-	return f.run.check()
 }
 
 // snapshot takes a snapshot of the process.
@@ -188,7 +170,7 @@ func (a *app) lookBetween(t *target, flags doctorFlags, before *doctor.Snapshot,
 		return nil, nil
 	}
 	look := growth.Look{Name: before.Name, Hide: flags.hidden}
-	return a.lookAt(t, &look, growthFlags{duration: flags.duration, fixed: flags.fixed}, interrupted)
+	return a.lookAt(t, &look, flags.lookFlags, interrupted)
 }
 
 // ---- a whole run ----

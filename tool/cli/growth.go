@@ -28,7 +28,8 @@ const (
 	minGrowthTime = time.Second
 )
 
-type growthFlags struct {
+// lookFlags are the flags of commands that look at a process for a while.
+type lookFlags struct {
 	duration time.Duration
 	fixed    bool // look for exactly this time
 	asJSON   bool
@@ -36,8 +37,28 @@ type growthFlags struct {
 	hidden   *regexp.Regexp
 }
 
+func (f *lookFlags) register(c *cobra.Command, forHelp string) {
+	c.Flags().DurationVar(&f.duration, "for", growthTime, forHelp)
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&f.hide, "hide", "", "remove functions that match this regular expression from the stacks")
+}
+
+func (f *lookFlags) check(c *cobra.Command, least time.Duration) error {
+	f.fixed = c.Flags().Changed("for")
+	if f.duration < least {
+		return usageError("--for %s: expected %s or more", f.duration, least)
+	}
+	if f.hide != "" {
+		var err error
+		if f.hidden, err = regexp.Compile(f.hide); err != nil {
+			return usageError("--hide: %v", err)
+		}
+	}
+	return nil
+}
+
 func (a *app) growthCommand() *cobra.Command {
-	var flags growthFlags
+	var flags lookFlags
 	c := &cobra.Command{
 		Use:   "growth PID",
 		Short: "Find the functions whose memory grows, with rate and certainty",
@@ -57,22 +78,13 @@ Exit status: 0 nothing grows, 3 something grows, 1 failure, 2 usage error.`,
   seemalloc growth 4242 --json | jq '.growing[] | {name, bytes_per_s}'`,
 		Args: a.pidArgs(0, 0),
 		RunE: func(c *cobra.Command, args []string) error {
-			flags.fixed = c.Flags().Changed("for")
-			if flags.duration < minGrowthTime {
-				return usageError("--for %s: expected %s or more", flags.duration, minGrowthTime)
-			}
-			if flags.hide != "" {
-				var err error
-				if flags.hidden, err = regexp.Compile(flags.hide); err != nil {
-					return usageError("--hide: %v", err)
-				}
+			if err := flags.check(c, minGrowthTime); err != nil {
+				return err
 			}
 			return a.growth(flags, args)
 		},
 	}
-	c.Flags().DurationVar(&flags.duration, "for", growthTime, "how long to look; without it, shorter if the result is clear")
-	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
+	flags.register(c, "how long to look; without it, shorter if the result is clear")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
@@ -88,7 +100,7 @@ type growthReport struct {
 	*growth.Result
 }
 
-func (a *app) growth(flags growthFlags, args []string) error {
+func (a *app) growth(flags lookFlags, args []string) error {
 	t, _, err := a.dial(args)
 	if err != nil {
 		return err
@@ -116,7 +128,7 @@ func (a *app) growth(flags growthFlags, args []string) error {
 }
 
 // lookAt takes profiles until the time is over, the result is clear, or a signal arrives.
-func (a *app) lookAt(t *target, look *growth.Look, flags growthFlags, interrupted <-chan os.Signal) (*growth.Result, error) {
+func (a *app) lookAt(t *target, look *growth.Look, flags lookFlags, interrupted <-chan os.Signal) (*growth.Result, error) {
 	progress := newProgress(a.err, flags.duration)
 	defer progress.end()
 	_, room := doctor.Room(t.pid)

@@ -40,28 +40,8 @@ func optionsText(markdown string) string {
 				cells[i] = strings.ReplaceAll(strings.Trim(cells[i], " `"), `\|`, "|")
 			}
 			fmt.Fprintf(&b, "%s  (%s; default %s; set %s)\n", cells[0], cells[1], cells[2], cells[3])
-			b.WriteString(wrap(cells[4], "    ", width) + "\n")
+			b.WriteString("    " + wrap(cells[4], "    ", width) + "\n")
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// wrap breaks text into indented lines of at most width characters.
-func wrap(text, indent string, width int) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-			b.WriteString(indent + word)
-			column = len(indent) + len(word)
-		case column+1+len(word) > width:
-			b.WriteString("\n" + indent + word)
-			column = len(indent) + len(word)
-		default:
-			b.WriteString(" " + word)
-			column += 1 + len(word)
-		}
-	}
-	return b.String()
 }

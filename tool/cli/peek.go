@@ -109,7 +109,7 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.source, err)
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), note, text)
+	fmt.Fprint(a.out, a.wrapped(s.heading(top, filters, by)+note), text)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (a *app) top(flags topFlags, args []string) error {
 		}
 		threads = report.Threads(s.profile, index)
 		if !flags.asJSON {
-			fmt.Fprint(a.out, s.heading(top, filters, "thread"), top.ThreadText(threads, flags.rows))
+			fmt.Fprint(a.out, a.wrapped(s.heading(top, filters, "thread")), top.ThreadText(threads, flags.rows))
 			return nil
 		}
 	}
@@ -126,11 +126,11 @@ func (a *app) top(flags topFlags, args []string) error {
 		lifetimes = report.Lifetimes(s.profile)
 	}
 	if !flags.asJSON && lifetimes != nil {
-		fmt.Fprint(a.out, s.heading(top, filters, "function"), report.LifetimeText(lifetimes, flags.rows))
+		fmt.Fprint(a.out, a.wrapped(s.heading(top, filters, "function")), report.LifetimeText(lifetimes, flags.rows))
 		return nil
 	}
 	if !flags.asJSON {
-		fmt.Fprint(a.out, s.heading(top, filters, "function"), top.Text(flags.rows))
+		fmt.Fprint(a.out, a.wrapped(s.heading(top, filters, "function")), top.Text(flags.rows))
 		return nil
 	}
 	if flags.rows > 0 && len(top.Rows) > flags.rows {

@@ -82,18 +82,18 @@ func (l *liveProcess) Sample(kind string) (*profile.Profile, *attach.Stats, time
 }
 
 func (l *liveProcess) look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
-	began := time.Now()
 	t, _, err := l.app.dial(l.args)
 	if err != nil {
-		return nil, nil, time.Since(began), err
+		return nil, nil, 0, err
 	}
 	defer t.Close()
+	meter := attach.StartMeter(t.pid)
 	stats, err := attach.FetchStats(t.Client)
 	if refused := (*attach.ServerError)(nil); err != nil && !errors.As(err, &refused) { // an older library has no CPU profile
-		return nil, nil, time.Since(began), err
+		return nil, nil, meter.Busy(), err
 	}
 	data, err := t.Call("profile", kind)
-	busy := time.Since(began)
+	busy := meter.Busy()
 	if err != nil {
 		return nil, nil, busy, err
 	}

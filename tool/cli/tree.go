@@ -81,6 +81,6 @@ func (a *app) tree(flags treeFlags, args []string) error {
 	if flags.raw || flags.unfolded {
 		arrow = ""
 	}
-	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.minShare, flags.depth, arrow))
+	fmt.Fprint(a.out, a.wrapped(s.heading(top, filters, by)), top.TreeText(root, flags.minShare, flags.depth, arrow))
 	return nil
 }

@@ -80,7 +80,7 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 	if p.Before.Heap != nil && p.After.Heap != nil {
 		grown := increase(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
 		finding.Sites = topSites(p.After, p.After.Heap, func(s *sample) float64 {
-			if label(s, "moved") == 0 {
+			if report.Label(s, "moved") == 0 {
 				return 0
 			}
 			return grown(s)
@@ -128,11 +128,11 @@ func overAlignment(p Pair) (string, *Finding, error) {
 func excessWeight(s *Snapshot) weightFunc {
 	objects := value(s.Heap, "inuse_objects")
 	return func(row *sample) float64 {
-		asked := label(row, "asked")
+		asked := report.Label(row, "asked")
 		if asked == 0 {
 			return 0
 		}
-		return float64(objects(row) * (label(row, "bytes") - asked))
+		return float64(objects(row) * (report.Label(row, "bytes") - asked))
 	}
 }
 

@@ -120,11 +120,8 @@ const sampleParts = 1000
 func samplesOf(p *profile.Profile) weightFunc {
 	blocks := value(p, "fragmentation_objects")
 	return func(row *sample) float64 {
-		size, interval := float64(label(row, "bytes")), float64(cmp.Or(label(row, "interval"), p.Period))
-		if interval > 1 {
-			return sampleParts * float64(blocks(row)) * -math.Expm1(-size/interval)
-		}
-		return sampleParts * float64(blocks(row))
+		size, interval := float64(report.Label(row, "bytes")), float64(cmp.Or(report.Label(row, "interval"), p.Period))
+		return sampleParts * float64(blocks(row)) * report.SampleProbability(size, interval)
 	}
 }
 
@@ -227,7 +224,7 @@ func pinning(s *Snapshot, classes []attach.SizeClass) []Site {
 // onlyClasses weighs only blocks of these classes, or all blocks if the list is empty.
 func onlyClasses(classes []attach.SizeClass, by weightFunc) weightFunc {
 	return func(row *sample) float64 {
-		size := label(row, "bytes")
+		size := report.Label(row, "bytes")
 		if len(classes) != 0 && !slices.ContainsFunc(classes, func(c attach.SizeClass) bool { return c.Size == size }) {
 			return 0
 		}

@@ -62,7 +62,7 @@ const pageBytes = 4 * kib
 
 func largeOnly(by weightFunc) weightFunc {
 	return func(s *sample) float64 {
-		if label(s, "bytes") < pageBytes {
+		if report.Label(s, "bytes") < pageBytes {
 			return 0
 		}
 		return by(s)

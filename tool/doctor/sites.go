@@ -9,12 +9,13 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
 // Site is a location in the program, found from the stacks of samples.
 type Site struct {
-	Place string   `json:"place"` // the first function outside the allocator and the standard libraries
+	Place string   `json:"place"` // the owner of the memory (tool/owner)
 	Stack []string `json:"stack"` // the largest of its stacks, innermost first
 	Bytes float64  `json:"bytes"` // estimated; per second if the finding is a rate
 	Share float64  `json:"share"` // of all sites
@@ -34,21 +35,13 @@ type weightFunc func(*sample) float64
 
 // value returns a function that reads the named value of a sample, or 0 if the profile has no such value.
 func value(p *profile.Profile, name string) func(*sample) int64 {
-	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+	at := report.Column(p, name)
 	return func(s *sample) int64 {
 		if at < 0 || at >= len(s.Value) {
 			return 0
 		}
 		return s.Value[at]
 	}
-}
-
-// label returns a numeric label of a sample, or 0 if it has none.
-func label(s *sample, name string) int64 {
-	if values := s.NumLabel[name]; len(values) != 0 {
-		return values[0]
-	}
-	return 0
 }
 
 // increase weighs a row by the growth of a value since before, per second.
@@ -101,9 +94,10 @@ func eachSite(snapshot *Snapshot, p *profile.Profile, by weightFunc, f func(plac
 		snapshot.Name(named)
 	}
 	_ = named.RemoveUninteresting()
+	owner.Charge(named, owner.FindWrappers(named))
 	for _, s := range named.Sample {
 		stack := places(s, snapshot.Hide)
-		f(siteFrame(stack), stack, label(s, "bytes"), float64(s.Value[0]))
+		f(stack[0], stack, report.Label(s, "bytes"), float64(s.Value[0]))
 	}
 	return total
 }
@@ -170,6 +164,3 @@ func places(s *sample, hide *regexp.Regexp) []string {
 	}
 	return list
 }
-
-// siteFrame skips the functions between the program and the allocator.
-func siteFrame(stack []string) string { return stack[report.CountLibraryFrames(stack)] }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // writeHeapText writes `heap profile: … @ heap_v2/INTERVAL` followed by the memory map. The text holds addresses only;
@@ -109,17 +111,12 @@ func approxEqual(a, b, absolute int64, relative float64) bool {
 	return math.Abs(float64(a-b)) <= float64(absolute)+relative*math.Abs(float64(b))
 }
 
-// sampleProbability is the probability that a block of size bytes is sampled.
-func sampleProbability(size float64, interval int64) float64 {
-	return -math.Expm1(-size / float64(interval))
-}
-
 // estimate returns the values that a reader computes from the counts.
 func (c rowCounts) estimate(interval int64) rowCounts {
 	if c.objects == 0 {
 		return rowCounts{}
 	}
-	q := sampleProbability(float64(c.bytes)/float64(c.objects), interval)
+	q := report.SampleProbability(float64(c.bytes)/float64(c.objects), float64(interval))
 	return rowCounts{rounded(float64(c.objects) / q), rounded(float64(c.bytes) / q)}
 }
 
@@ -134,7 +131,7 @@ func recorded(sample *profile.Sample, at pair, interval int64) rowCounts {
 	}
 	// The rounded number of blocks makes the mean size inexact. The label with the exact size is better.
 	if label := sample.NumLabel["bytes"]; len(label) == 1 {
-		q := sampleProbability(float64(label[0]), interval)
+		q := report.SampleProbability(float64(label[0]), float64(interval))
 		blocks := rounded(float64(objects) * q)
 		if needsRescale(sample, interval) {
 			blocks = max(blocks, 1)
@@ -144,7 +141,7 @@ func recorded(sample *profile.Sample, at pair, interval int64) rowCounts {
 			return rowCounts{blocks, blocks * label[0]}
 		}
 	}
-	q := sampleProbability(float64(bytes)/float64(objects), interval)
+	q := report.SampleProbability(float64(bytes)/float64(objects), float64(interval))
 	blocks := max(rounded(float64(objects)*q), 1)
 	return rowCounts{blocks, rounded(float64(blocks) * sizeFor(float64(bytes)/float64(blocks), float64(interval)))}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/report"
 	"seemalloc/tool/testseed"
 )
 
@@ -121,10 +122,7 @@ func sampled(r *rand.Rand, period int64) *profile.Profile {
 	program := b.mapping(0x400000, 0x800000, 0, "/usr/bin/random")
 	library := b.mapping(0x7f0000000000, 0x7f0000400000, 0x2000, "/usr/lib/librandom.so")
 	estimate := func(recorded int, size int64) (int64, int64) {
-		n := float64(recorded) / sampleProbability(float64(size), period)
-		if period <= 1 {
-			n = float64(recorded)
-		}
+		n := float64(recorded) / report.SampleProbability(float64(size), float64(period))
 		return int64(math.Round(n)), int64(math.Round(n * float64(size)))
 	}
 	for range 1 + r.Intn(60) {

@@ -1,6 +1,10 @@
 package growth
 
-import "math"
+import (
+	"math"
+
+	"seemalloc/tool/report"
+)
 
 // change is the change of one row over the moments.
 type change struct {
@@ -43,10 +47,10 @@ func (c *change) sampled() float64 {
 	if size == 0 {
 		size = c.size
 	}
-	if c.key.Interval <= 1 || size <= 0 {
+	if size <= 0 {
 		return 1
 	}
-	return -math.Expm1(-size / float64(c.key.Interval))
+	return report.SampleProbability(size, float64(c.key.Interval))
 }
 
 // sums are the changes of several rows together.

@@ -79,10 +79,6 @@ type Result struct {
 type Options struct {
 	// Frames returns the functions of stacks, innermost first, without frames of the allocator.
 	Frames func(stacks []Stack) [][]Frame
-	// Owner returns the index of the function that owns the memory of a stack.
-	Owner func(stack []Frame) int
-	// Intermediary reports whether a function never owns memory.
-	Intermediary func(name string) bool
 	// Keep selects the rows to examine; nil: all.
 	Keep func(Key, []Frame) bool
 	// Room is the number of bytes to the limit; 0: unknown.
@@ -129,8 +125,6 @@ type search struct {
 	steady  bool
 	paths   []*path
 	options Options
-	// wrappers are functions that get the size of a block from their caller.
-	wrappers map[string]bool
 }
 
 // Find returns the growth between moments of one process, the fastest first. It examines at least two moments; steady
@@ -190,19 +184,21 @@ func (s *search) readPaths(moments []Moment) {
 			stacks = append(stacks, key.Stack)
 		}
 	}
-	frames := s.options.Frames(stacks)
-	last := map[Key]Counts{}
-	for key, row := range counts {
-		last[key] = row[len(row)-1]
+	sizes := make([][]int64, len(stacks))
+	for key := range counts {
+		if i := indexes[key.Stack]; key.Size != 0 {
+			sizes[i] = append(sizes[i], key.Size)
+		}
 	}
-	s.findWrappers(last, func(stack Stack) []Frame { return frames[indexes[stack]] })
+	frames := s.options.Frames(stacks)
+	charged := charge(frames, sizes)
 	paths := map[string]*path{}
 	for key, row := range counts {
-		stack := frames[indexes[key.Stack]]
-		if len(stack) == 0 || s.options.Keep != nil && !s.options.Keep(key, stack) {
+		i := indexes[key.Stack]
+		stack := charged[i]
+		if len(stack) == 0 || s.options.Keep != nil && !s.options.Keep(key, frames[i]) {
 			continue
 		}
-		stack = stack[s.ownerOf(stack):]
 		name := nameOf(stack)
 		p := paths[name]
 		if p == nil {
@@ -219,12 +215,14 @@ func (s *search) readPaths(moments []Moment) {
 	})
 }
 
-func nameOf(stack []Frame) string {
-	names := make([]string, len(stack))
+func nameOf(stack []Frame) string { return strings.Join(names(stack), betweenNames) }
+
+func names(stack []Frame) []string {
+	list := make([]string, len(stack))
 	for i, frame := range stack {
-		names[i] = frame.Name
+		list[i] = frame.Name
 	}
-	return strings.Join(names, betweenNames)
+	return list
 }
 
 // owners tests the sum of each owner. tests is the number of owners that could pass.
@@ -416,7 +414,7 @@ func (s *search) callers(found []*Row) []*Row {
 		}
 		seen := map[string]bool{}
 		for i, frame := range p.frames {
-			if seen[frame.Name] || i > 0 && s.options.Intermediary(frame.Name) {
+			if seen[frame.Name] || i > 0 && frame.passedOver {
 				continue
 			}
 			seen[frame.Name] = true
@@ -470,7 +468,7 @@ func (r *Row) largest() *path {
 // finish computes the figures of a row.
 func (s *search) finish(row *Row) {
 	p := row.largest()
-	row.Stack = withoutStartup(p.frames[p.indexOf(row.key):])
+	row.Stack = p.frames[p.indexOf(row.key):]
 	row.Frame = row.Stack[0]
 	sum := row.sum
 	row.PerS, row.Error = sum.bytes()/s.whole, sum.stderr()/s.whole

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -45,33 +44,7 @@ func (l *Look) Add(p *profile.Profile, live *int64) error {
 
 // Find returns the growth so far. room is the number of bytes to the limit; 0: unknown.
 func (l *Look) Find(room float64) (*Result, error) {
-	options := OwnerOptions()
-	options.Frames, options.Room = l.frames, room
-	return Find(l.moments, options)
-}
-
-// OwnerOptions returns the options with the rules for the owner of a stack.
-func OwnerOptions() Options {
-	return Options{Owner: ownerOf, Intermediary: report.IsLibraryFrame}
-}
-
-// ownerOf returns the index of the first function of the program.
-func ownerOf(stack []Frame) int {
-	names := make([]string, len(stack))
-	for i, frame := range stack {
-		names[i] = frame.Name
-	}
-	return report.CountLibraryFrames(names)
-}
-
-// withoutStartup leaves out the frames that start the program or a thread. The first frame stays.
-func withoutStartup(stack []Frame) []Frame {
-	for i, frame := range stack {
-		if i > 0 && owner.Classify(owner.Frame{Name: frame.Name}).Kind == owner.Startup {
-			return stack[:i]
-		}
-	}
-	return stack
+	return Find(l.moments, Options{Frames: l.frames, Room: room})
 }
 
 // frames symbolizes stacks.
@@ -106,7 +79,7 @@ func (l *Look) frames(stacks []Stack) [][]Frame {
 			if len(frames) == 0 {
 				frames = []Frame{{Name: "(no stack)"}}
 			}
-			named[label(sample, number)-1] = frames
+			named[report.Label(sample, number)-1] = frames
 		}
 	}
 	return named

@@ -59,7 +59,7 @@ func (s *search) caller(row *Row) string {
 		grown := max(0, p.growing().bytes())
 		all += grown
 		for _, frame := range p.frames[p.indexOf(row.key)+1:] {
-			if frame.Name != row.key && !s.options.Intermediary(frame.Name) {
+			if frame.Name != row.key && !frame.passedOver {
 				bytes[frame.Name] += grown
 				break
 			}

@@ -5,18 +5,19 @@
 // both cancel exactly: only the others add to the error (newChange).
 //
 // Find (find.go) sums rows by owner, tests each sum (evidence.go), and merges the sums that are one leak. The package
-// does no input or output, and knows the owner of a stack only from Options.Owner.
+// does no input or output. The owner of a stack is that of tool/owner.
 package growth
 
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"strings"
 	"unique"
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -25,6 +26,13 @@ type Frame struct {
 	Name string `json:"name"`
 	File string `json:"file,omitempty"`
 	Line int64  `json:"line,omitempty"`
+
+	module     string // of the program or library; "": unknown
+	passedOver bool   // the function cannot own memory
+}
+
+func (f Frame) class() owner.Class {
+	return owner.Classify(owner.Frame{Name: f.Name, Module: f.module, File: f.File})
 }
 
 // Stack is an interned stack: of names (NamedStack) or of addresses (AddressStack). Equal stacks of several profiles have
@@ -34,18 +42,42 @@ type Stack unique.Handle[string]
 // String returns the encoded stack.
 func (s Stack) String() string { return unique.Handle[string](s).Value() }
 
-const betweenNames = "\x00"
+const betweenNames, betweenParts = "\x00", "\x01"
 
-// NamedStack interns the functions of a sample that has symbols, without files and lines.
+// NamedStack interns the functions of a sample that has symbols, without lines.
 func NamedStack(sample *profile.Sample) Stack { return stackOf(framesOf(sample)) }
 
-func stackOf(frames []Frame) Stack { return Stack(unique.Make(nameOf(frames))) }
+// stackOf keeps of a frame only what its class depends on, because a page keeps many stacks.
+func stackOf(frames []Frame) Stack {
+	parts := make([]string, len(frames))
+	for i, frame := range frames {
+		file, module := "", filepath.Base(frame.module)
+		if owner.IsPythonFile(frame.File) {
+			file = frame.File
+		}
+		if frame.module == "" {
+			module = ""
+		}
+		parts[i] = frame.Name + betweenParts + file + betweenParts + module
+	}
+	return Stack(unique.Make(strings.Join(parts, betweenNames)))
+}
 
-// Frames decodes a stack of NamedStack, innermost first.
-func (s Stack) Frames() []Frame {
+// frames decodes a stack of NamedStack, innermost first.
+func (s Stack) frames() []Frame {
 	var frames []Frame
-	for name := range strings.SplitSeq(s.String(), betweenNames) {
-		frames = append(frames, Frame{Name: name})
+	for frame := range strings.SplitSeq(s.String(), betweenNames) {
+		parts := strings.SplitN(frame, betweenParts, 3)
+		frames = append(frames, Frame{Name: parts[0], File: parts[1], module: parts[2]})
+	}
+	return frames
+}
+
+// NamedFrames decodes stacks of NamedStack.
+func NamedFrames(stacks []Stack) [][]Frame {
+	frames := make([][]Frame, len(stacks))
+	for i, stack := range stacks {
+		frames[i] = stack.frames()
 	}
 	return frames
 }
@@ -53,13 +85,17 @@ func (s Stack) Frames() []Frame {
 func framesOf(sample *profile.Sample) []Frame {
 	var frames []Frame
 	for _, loc := range sample.Location {
+		module := ""
+		if loc.Mapping != nil {
+			module = loc.Mapping.File
+		}
 		for _, line := range loc.Line {
 			if line.Function != nil {
-				frames = append(frames, Frame{line.Function.Name, line.Function.Filename, line.Line})
+				frames = append(frames, Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, module: module})
 			}
 		}
 		if len(loc.Line) == 0 {
-			frames = append(frames, Frame{Name: fmt.Sprintf("%#x", loc.Address)})
+			frames = append(frames, Frame{Name: fmt.Sprintf("%#x", loc.Address), module: module})
 		}
 	}
 	if len(frames) == 0 {
@@ -99,18 +135,16 @@ type Moment struct {
 
 // NewMoment reads a profile of the kinds heap or threads. intern is NamedStack or AddressStack.
 func NewMoment(p *profile.Profile, live *int64, intern func(*profile.Sample) Stack) (Moment, error) {
-	column := func(name string) int {
-		return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
-	}
-	objects, bytes, allocated, allocatedBytes := column("inuse_objects"), column("inuse_space"), column("alloc_objects"), column("alloc_space")
+	objects, bytes := report.Column(p, "inuse_objects"), report.Column(p, "inuse_space")
+	allocated, allocatedBytes := report.Column(p, "alloc_objects"), report.Column(p, "alloc_space")
 	if objects < 0 || bytes < 0 {
 		return Moment{}, fmt.Errorf("the profile does not count live blocks: expected one of the kind heap")
 	}
 	m := Moment{TimeNS: p.TimeNanos, Live: live, Interval: p.Period, Rows: make(map[Key]Counts, len(p.Sample)), allocations: allocated >= 0}
 	for _, sample := range p.Sample {
-		key := Key{Stack: intern(sample), Size: label(sample, "bytes"), asked: label(sample, "asked"), moved: label(sample, "moved"),
-			Interval: cmp.Or(label(sample, "interval"), p.Period)}
-		key.Sampled = cmp.Or(label(sample, "drawn"), key.Size)
+		key := Key{Stack: intern(sample), Size: report.Label(sample, "bytes"), asked: report.Label(sample, "asked"), moved: report.Label(sample, "moved"),
+			Interval: cmp.Or(report.Label(sample, "interval"), p.Period)}
+		key.Sampled = cmp.Or(report.Label(sample, "drawn"), key.Size)
 		counts := m.Rows[key]
 		// The numbers of blocks are rounded, so those of large blocks follow from the bytes.
 		count := func(objects, bytes int) float64 {
@@ -127,11 +161,4 @@ func NewMoment(p *profile.Profile, live *int64, intern func(*profile.Sample) Sta
 		m.Rows[key] = counts
 	}
 	return m, nil
-}
-
-func label(sample *profile.Sample, name string) int64 {
-	if values := sample.NumLabel[name]; len(values) != 0 {
-		return values[0]
-	}
-	return 0
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 )
 
@@ -39,7 +38,7 @@ func (row *Row) Details(limit string) []string {
 	const callers = 3
 	var lines []string
 	for _, frame := range row.Stack[1:] {
-		if len(lines) < callers && owner.Classify(owner.Frame{Name: frame.Name}).Kind == owner.Program {
+		if len(lines) < callers && !frame.passedOver {
 			lines = append(lines, "from "+frame.Place())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
@@ -92,7 +92,7 @@ func New(source Source, options Options) *Screen {
 
 // Run shows the screen until the user quits.
 func Run(source Source, options Options) error {
-	_, err := tea.NewProgram(New(source, options), tea.WithAltScreen()).Run()
+	_, err := tea.NewProgram(New(source, options)).Run()
 	return err
 }
 
@@ -131,26 +131,30 @@ func (s *Screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		if m.round == s.round && !s.paused && !s.gone {
 			return s, s.sample()
 		}
-	case tea.KeyMsg:
-		return s, s.keys(m)
+	case tea.KeyPressMsg:
+		return s, s.key(tea.Key(m))
+	case tea.PasteMsg:
+		return s, s.paste(m.Content)
 	}
 	return s, nil
 }
 
-// keys handles one key, or several letters that arrive at once because they were typed fast or pasted.
-func (s *Screen) keys(m tea.KeyMsg) tea.Cmd {
-	if m.Type == tea.KeyRunes && len(m.Runes) > 1 {
-		var all []tea.Cmd
-		for i := range m.Runes {
-			all = append(all, s.keys(tea.KeyMsg{Type: tea.KeyRunes, Runes: m.Runes[i : i+1]}))
-		}
-		return tea.Batch(all...)
-	}
+// key handles one key.
+func (s *Screen) key(k tea.Key) tea.Cmd {
 	if s.typed != nil {
-		s.handleFilterKey(m)
+		s.handleFilterKey(k)
 		return nil
 	}
-	return s.press(m.String())
+	return s.press(k.String())
+}
+
+// paste handles pasted text like typed letters.
+func (s *Screen) paste(text string) tea.Cmd {
+	var all []tea.Cmd
+	for _, letter := range text {
+		all = append(all, s.key(tea.Key{Code: letter, Text: string(letter)}))
+	}
+	return tea.Batch(all...)
 }
 
 // handleSample handles the answer of the source.
@@ -340,7 +344,7 @@ func (s *Screen) press(key string) tea.Cmd {
 			s.base = nil
 		}
 		s.rebuildRows()
-	case " ":
+	case "space":
 		if s.paused = !s.paused; !s.paused && !s.gone {
 			s.round++
 			return s.sample()
@@ -393,19 +397,17 @@ func (s *Screen) startFilterInput(filter string) {
 }
 
 // handleFilterKey handles a key while a filter is being typed.
-func (s *Screen) handleFilterKey(key tea.KeyMsg) {
-	switch key.Type {
-	case tea.KeyEsc, tea.KeyCtrlC:
+func (s *Screen) handleFilterKey(key tea.Key) {
+	switch key.String() {
+	case "esc", "ctrl+c":
 		s.typed = nil
-	case tea.KeyBackspace:
+	case "backspace":
 		if letters := []rune(s.typed.text); len(letters) > 0 {
 			s.typed.text = string(letters[:len(letters)-1])
 		}
-	case tea.KeyCtrlU:
+	case "ctrl+u":
 		s.typed.text = ""
-	case tea.KeySpace, tea.KeyRunes:
-		s.typed.text += string(key.Runes)
-	case tea.KeyEnter:
+	case "enter":
 		s.problem = ""
 		if s.typed.text == "" {
 			delete(s.options.Filters, s.typed.filter)
@@ -416,5 +418,7 @@ func (s *Screen) handleFilterKey(key tea.KeyMsg) {
 		}
 		s.typed = nil
 		s.rebuildRows()
+	default:
+		s.typed.text += key.Text
 	}
 }

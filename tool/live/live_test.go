@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/pprof/profile"
 
@@ -73,17 +73,18 @@ func start(t *testing.T, p *process, options Options) *Screen {
 	return s
 }
 
-func key(name string) tea.KeyMsg {
-	for special, code := range map[string]tea.KeyType{"enter": tea.KeyEnter, "esc": tea.KeyEsc, "tab": tea.KeyTab, "up": tea.KeyUp, "down": tea.KeyDown,
-		"backspace": tea.KeyBackspace, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "pgup": tea.KeyPgUp, "ctrl+u": tea.KeyCtrlU} {
-		if name == special {
-			return tea.KeyMsg{Type: code}
-		}
+// key is one key, or pasted text.
+func key(name string) tea.Msg {
+	special := map[string]tea.Key{"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEsc}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
+		"backspace": {Code: tea.KeyBackspace}, "end": {Code: tea.KeyEnd}, "home": {Code: tea.KeyHome}, "pgdown": {Code: tea.KeyPgDown}, "pgup": {Code: tea.KeyPgUp},
+		"ctrl+u": {Code: 'u', Mod: tea.ModCtrl}, " ": {Code: tea.KeySpace, Text: " "}}
+	if k, known := special[name]; known {
+		return tea.KeyPressMsg(k)
 	}
-	if name == " " {
-		return tea.KeyMsg{Type: tea.KeySpace, Runes: []rune{' '}}
+	if letters := []rune(name); len(letters) == 1 {
+		return tea.KeyPressMsg{Code: letters[0], Text: name}
 	}
-	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
+	return tea.PasteMsg{Content: name}
 }
 
 // press presses keys and delivers the answers of the requests that they trigger.
@@ -102,7 +103,7 @@ func look(s *Screen) { s.Update(s.sample()()) }
 
 // table returns the displayed names in order.
 func table(s *Screen) (names []string) {
-	for _, line := range strings.Split(ansi.Strip(s.View()), "\n")[headLines:] {
+	for _, line := range strings.Split(ansi.Strip(s.text()), "\n")[headLines:] {
 		if fields := strings.Fields(line); len(fields) > 5 && strings.HasSuffix(fields[2], "%") {
 			names = append(names, fields[len(fields)-1])
 		}
@@ -112,7 +113,7 @@ func table(s *Screen) (names []string) {
 
 func expect(t *testing.T, s *Screen, pattern string) {
 	t.Helper()
-	if text := ansi.Strip(s.View()); !regexp.MustCompile(pattern).MatchString(text) {
+	if text := ansi.Strip(s.text()); !regexp.MustCompile(pattern).MatchString(text) {
 		t.Errorf("no %q in:\n%s", pattern, text)
 	}
 }
@@ -283,7 +284,7 @@ func TestAnyKeysOnAnyScreen(t *testing.T) {
 		default:
 			press(s, keys[random.Intn(len(keys))])
 		}
-		lines := strings.Split(s.View(), "\n")
+		lines := strings.Split(s.text(), "\n")
 		if len(lines) != s.height {
 			t.Fatalf("seed %d, step %d: %d lines on a screen of %d", seed, step, len(lines), s.height)
 		}

@@ -5,18 +5,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/lipgloss"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"seemalloc/tool/report"
 )
 
 var (
-	bold     = lipgloss.NewStyle().Bold(true)
-	faint    = lipgloss.NewStyle().Faint(true)
-	reversed = lipgloss.NewStyle().Reverse(true)
-	grown    = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
-	shrunk   = lipgloss.NewStyle().Foreground(lipgloss.Color("4"))
+	bold     = ansi.Style{}.Bold()
+	faint    = ansi.Style{}.Faint()
+	reversed = ansi.Style{}.Reverse(true)
+	grown    = ansi.Style{}.ForegroundColor(ansi.Red)
+	shrunk   = ansi.Style{}.ForegroundColor(ansi.Blue)
 )
 
 // headLines and footLines are the numbers of lines above and below the table. page has the rest.
@@ -28,7 +28,15 @@ const (
 // page returns the number of visible functions.
 func (s *Screen) page() int { return max(s.height-headLines-footLines, 1) }
 
-func (s *Screen) View() string {
+// View implements the bubbletea model.
+func (s *Screen) View() tea.View {
+	view := tea.NewView(s.text())
+	view.AltScreen = true
+	return view
+}
+
+// text returns the screen, line by line.
+func (s *Screen) text() string {
 	lines := s.head()
 	switch {
 	case s.help:
@@ -81,7 +89,7 @@ func (s *Screen) head() []string {
 	if s.gone {
 		state = "has ended"
 	}
-	title := bold.Render(s.options.Title) + "  " + s.options.Kinds[s.kind]
+	title := bold.Styled(s.options.Title) + "  " + s.options.Kinds[s.kind]
 	if !s.looked.IsZero() {
 		title += "  " + s.looked.Format("15:04:05")
 	}
@@ -98,7 +106,7 @@ func (s *Screen) head() []string {
 	if s.focusNeighbours != nil {
 		heading = fmt.Sprintf("%12s %7s  %s", "value", "of it", "function")
 	}
-	return append(lines, reversed.Render(padded(heading, s.width)))
+	return append(lines, reversed.Styled(padded(heading, s.width)))
 }
 
 func (s *Screen) total() string {
@@ -146,6 +154,9 @@ func (s *Screen) filters() string {
 
 func (s *Screen) table() []string {
 	t := s.top
+	if t == nil && s.last == nil && s.problem == "" {
+		return []string{"", "  Taking the first profile …"}
+	}
 	if t == nil {
 		return nil
 	}
@@ -159,11 +170,11 @@ func (s *Screen) table() []string {
 			report.Percent(float64(row.Cum), float64(t.Whole)), row.Name)
 		switch {
 		case i == s.row:
-			line = reversed.Render(padded(line, s.width))
+			line = reversed.Styled(padded(line, s.width))
 		case t.Change && row.Cum > 0:
-			line = grown.Render(line)
+			line = grown.Styled(line)
 		case t.Change && row.Cum < 0:
-			line = shrunk.Render(line)
+			line = shrunk.Styled(line)
 		}
 		lines = append(lines, line)
 	}
@@ -190,7 +201,7 @@ func (s *Screen) neighbours() []string {
 		var lines []string
 		for i, one := range list {
 			if i == space-1 && len(list) > space {
-				return append(lines, faint.Render(fmt.Sprintf("%12s %7s  %d more", "", "", len(list)-i)))
+				return append(lines, faint.Styled(fmt.Sprintf("%12s %7s  %d more", "", "", len(list)-i)))
 			}
 			name := one.Name
 			if name == "" {
@@ -201,9 +212,9 @@ func (s *Screen) neighbours() []string {
 		return lines
 	}
 	half := max((s.page()-5)/2, 2)
-	lines := append([]string{faint.Render("called by")}, of(n.Callers, half)...)
-	lines = append(lines, "", bold.Render(fmt.Sprintf("%12s %7s  %s", s.top.Value(n.Cum), "", s.selected)),
-		fmt.Sprintf("%12s %7s  itself", s.top.Value(n.Flat), report.Percent(float64(n.Flat), float64(n.Cum))), faint.Render("calls"))
+	lines := append([]string{faint.Styled("called by")}, of(n.Callers, half)...)
+	lines = append(lines, "", bold.Styled(fmt.Sprintf("%12s %7s  %s", s.top.Value(n.Cum), "", s.selected)),
+		fmt.Sprintf("%12s %7s  itself", s.top.Value(n.Flat), report.Percent(float64(n.Flat), float64(n.Cum))), faint.Styled("calls"))
 	return append(lines, of(n.Callees, half)...)
 }
 
@@ -217,7 +228,7 @@ func (s *Screen) foot() []string {
 	if s.focusNeighbours != nil {
 		keys = "Esc back  q quit  ? help"
 	}
-	return []string{note, faint.Render(keys)}
+	return []string{note, faint.Styled(keys)}
 }
 
 func mib(bytes int64) string { return report.Bytes(float64(bytes)) }

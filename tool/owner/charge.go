@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -103,6 +104,22 @@ func (c *classified) stack(sample *profile.Sample, stack []placed, classes []Cla
 		}
 	}
 	return stack, classes
+}
+
+// stacks returns the stacks of all samples. Each is valid until the next one.
+func (c *classified) stacks() iter.Seq[Stack] {
+	return func(yield func(Stack) bool) {
+		var s Stack
+		for _, sample := range c.profile.Sample {
+			s.Names, s.Classes, s.Sizes = s.Names[:0], s.Classes[:0], sample.NumLabel["bytes"]
+			for _, location := range sample.Location {
+				s.Names, s.Classes = append(s.Names, c.names[location]...), append(s.Classes, c.classes[location]...)
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // PassedOver describes the frames that Charge has removed from the inner ends of stacks.

@@ -101,6 +101,9 @@ func (r *Rule) matches(name string, f Frame, language string) bool {
 	return r.Function.MatchString(name)
 }
 
+// IsPythonFile reports whether a source file is Python. Only then do rules depend on a frame's file.
+func IsPythonFile(file string) bool { return pythonFile.MatchString(file) }
+
 var (
 	pythonFile = regular(`\.pyc?$|^<(frozen |stdin>|string>)`)
 	// scriptName matches V8's names in a perf map: "JS:*work app.js:3", "LazyCompile:~work app.js:3".
@@ -116,7 +119,7 @@ func interpreted(f Frame, name string) string {
 		return ""
 	}
 	switch {
-	case pythonFile.MatchString(f.File):
+	case IsPythonFile(f.File):
 		return python
 	case scriptName.MatchString(name):
 		return script
@@ -250,11 +253,15 @@ func trimStartup(stack []Class, first int, isOwned bool, languages []string) int
 	return end
 }
 
-// Inner returns the position of the owner in a stack of names, innermost first.
-func Inner(names []string) int {
-	classes := make([]Class, len(names))
-	for i, name := range names {
-		classes[i] = Classify(Frame{Name: name})
+// IsLibrary reports whether a function is only an intermediary between the program and the allocator: the memory belongs
+// to the caller of std::vector::push_back or alloc::raw_vec::RawVec::grow_one, and not to these functions.
+func (c Class) IsLibrary() bool { return c.Kind != Program && c.Kind != Interpreter }
+
+// Inner returns the position of the owner in a stack, innermost first. It knows no wrappers of malloc.
+func Inner(stack []Frame) int {
+	classes := make([]Class, len(stack))
+	for i, frame := range stack {
+		classes[i] = Classify(frame)
 	}
 	return VisiblePart(classes, Languages(slices.Values(classes))).First
 }

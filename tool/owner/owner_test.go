@@ -117,7 +117,11 @@ func TestInner(t *testing.T) {
 		{[]string{"_start"}, 0},
 		{nil, 0},
 	} {
-		if got := Inner(of.stack); got != of.want {
+		var frames []Frame
+		for _, name := range of.stack {
+			frames = append(frames, Frame{Name: name})
+		}
+		if got := Inner(frames); got != of.want {
 			t.Errorf("%v: %d, want %d", of.stack, got, of.want)
 		}
 	}

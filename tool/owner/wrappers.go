@@ -1,6 +1,8 @@
 package owner
 
 import (
+	"iter"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -41,6 +43,13 @@ var (
 // Wrappers is a set of names of functions.
 type Wrappers map[string]bool
 
+// Stack is a stack with the sizes of the blocks that were allocated there.
+type Stack struct {
+	Names   []string // innermost first
+	Classes []Class  // of the names
+	Sizes   []int64  // bytes; none: unknown
+}
+
 // candidate holds what a round finds about a function.
 type candidate struct {
 	ends, all int64 // number of samples that end in it, and that contain it
@@ -51,20 +60,40 @@ type candidate struct {
 // FindWrappers returns the wrappers of malloc in profiles that are shown side by side. Every sample counts, whatever its
 // values are: the number of callers does not depend on the memory that is live at the moment.
 func FindWrappers(profiles ...*profile.Profile) Wrappers {
-	found := Wrappers{}
 	var all []*classified
+	languages := map[string]bool{}
 	for _, p := range profiles {
 		if p != nil && OwnsMemory(p) {
-			all = append(all, classify(p, nil))
+			c := classify(p, nil)
+			all = append(all, c)
+			for _, language := range c.languages {
+				languages[language] = true
+			}
 		}
 	}
-	for range maxRounds {
-		candidates := map[string]*candidate{}
+	return FindWrappersIn(func(yield func(Stack) bool) {
 		for _, c := range all {
-			c.collect(candidates)
+			for stack := range c.stacks() {
+				if !yield(stack) {
+					return
+				}
+			}
+		}
+	}, slices.Collect(maps.Keys(languages)))
+}
+
+// FindWrappersIn returns the wrappers of malloc in stacks. languages are those of interpreted functions (Languages).
+func FindWrappersIn(stacks iter.Seq[Stack], languages []string) Wrappers {
+	found := Wrappers{}
+	s := wrapperSearch{languages: languages, fits: map[string]bool{}}
+	for range maxRounds {
+		s.candidates = map[string]*candidate{}
+		for stack := range stacks {
+			stack.Mark(found)
+			s.collect(stack)
 		}
 		added := false
-		for name, of := range candidates {
+		for name, of := range s.candidates {
 			if of.isWrapper(name) {
 				found[name], added = true, true
 			}
@@ -72,49 +101,67 @@ func FindWrappers(profiles ...*profile.Profile) Wrappers {
 		if !added {
 			break
 		}
-		for _, c := range all {
-			c.mark(found)
-		}
 	}
 	return found
 }
 
-func (c *classified) collect(candidates map[string]*candidate) {
-	var stack []placed
-	var classes []Class
-	for _, sample := range c.profile.Sample {
-		stack, classes = c.stack(sample, stack[:0], classes[:0])
-		part := VisiblePart(classes, c.languages)
-		if part.First >= part.End || classes[part.First].IsPassedOver(part.Languages) {
+// Mark sets the classes of wrappers.
+func (s Stack) Mark(wrappers Wrappers) {
+	if len(wrappers) == 0 {
+		return
+	}
+	for i, name := range s.Names {
+		s.Classes[i].SetWrapper(wrappers, name)
+	}
+}
+
+// wrapperSearch is one call of FindWrappersIn.
+type wrapperSearch struct {
+	languages  []string
+	candidates map[string]*candidate // of this round
+	fits       map[string]bool       // whether a name may be that of a wrapper
+}
+
+func (s *wrapperSearch) fitsName(name string) bool {
+	fits, known := s.fits[name]
+	if !known {
+		fits = vagueName.MatchString(name) || plainName.MatchString(name)
+		s.fits[name] = fits
+	}
+	return fits
+}
+
+func (s *wrapperSearch) collect(stack Stack) {
+	part := VisiblePart(stack.Classes, s.languages)
+	if part.First >= part.End || stack.Classes[part.First].IsPassedOver(part.Languages) {
+		return
+	}
+	owner := stack.Names[part.First]
+	for at := part.First; at < part.joint; at++ {
+		name := stack.Names[at]
+		if stack.Classes[at].Kind != Program || stack.Classes[at].Interpreted || !s.fitsName(name) {
 			continue
 		}
-		owner := stack[part.First].name
-		for at := part.First; at < part.joint; at++ {
-			name := stack[at].name
-			if classes[at].Kind != Program || classes[at].Interpreted || !vagueName.MatchString(name) && !plainName.MatchString(name) {
-				continue
-			}
-			of := candidates[name]
-			if of == nil {
-				of = &candidate{callers: map[string]map[int64]int64{}, sizes: map[int64]bool{}}
-				candidates[name] = of
-			}
-			of.all++
-			if at == part.First {
-				of.ends++
-				of.addCaller(caller(stack, classes, part, owner), sample.NumLabel["bytes"])
-			} else if name == owner {
-				of.all-- // recursion
-			}
+		of := s.candidates[name]
+		if of == nil {
+			of = &candidate{callers: map[string]map[int64]int64{}, sizes: map[int64]bool{}}
+			s.candidates[name] = of
+		}
+		of.all++
+		if at == part.First {
+			of.ends++
+			of.addCaller(stack.caller(part, owner), stack.Sizes)
+		} else if name == owner {
+			of.all-- // recursion
 		}
 	}
 }
 
 // caller returns the nearest function of the program that called the owner; "": none.
-func caller(stack []placed, classes []Class, part Part, owner string) string {
+func (s Stack) caller(part Part, owner string) string {
 	for at := part.First + 1; at < min(part.End, part.joint); at++ {
-		if !classes[at].IsPassedOver(part.Languages) && stack[at].name != owner {
-			return stack[at].name
+		if !s.Classes[at].IsPassedOver(part.Languages) && s.Names[at] != owner {
+			return s.Names[at]
 		}
 	}
 	return ""

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/owner"
 )
 
 // CPU holds the comments of a CPU profile.
@@ -168,7 +170,7 @@ func splitStack(sample *profile.Sample) (kernel []string, user []userFrame) {
 			if loc.Mapping != nil && loc.Mapping.File == KernelFile {
 				kernel = append(kernel, frame.Name)
 			} else {
-				user = append(user, userFrame{frame.Name, IsLibraryFrame(frame.Name) || loc.Mapping != nil && systemLibrary.MatchString(loc.Mapping.File)})
+				user = append(user, userFrame{frame.Name, owner.Classify(frame).IsLibrary() || loc.Mapping != nil && systemLibrary.MatchString(loc.Mapping.File)})
 			}
 		}
 	}

@@ -76,8 +76,8 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 	if kind == "requested_" { // of the allocated blocks
 		kind = "alloc_"
 	}
-	objects, bytes := columnOf(p, kind+"objects"), columnOf(p, kind+"space")
-	if allocations := columnOf(p, "alloc_objects"); kind == "inuse_" && objects >= 0 && allocations >= 0 && IsDifference(p) {
+	objects, bytes := Column(p, kind+"objects"), Column(p, kind+"space")
+	if allocations := Column(p, "alloc_objects"); kind == "inuse_" && objects >= 0 && allocations >= 0 && IsDifference(p) {
 		return func(sample *profile.Sample) samplingError {
 			return blocksError(p, sample, differing(sample, allocations, objects), isBytes)
 		}
@@ -101,10 +101,10 @@ func newSamplingError(p *profile.Profile, index int) func(*profile.Sample) sampl
 			return samplingError{squares: math.NaN()}
 		}
 		size := b / n
-		if drawn := number(sample, sampledSizeLabel); drawn > 0 {
+		if drawn := Label(sample, sampledSizeLabel); drawn > 0 {
 			size = float64(drawn)
 		}
-		q := -math.Expm1(-size / float64(interval))
+		q := SampleProbability(size, float64(interval))
 		each := float64(sample.Value[index]) / n
 		missing := n * (1 - q)
 		return samplingError{squares: missing / q * each * each, missing: missing, largest: math.Abs(each) / q}
@@ -120,7 +120,7 @@ func blocksError(p *profile.Profile, sample *profile.Sample, n float64, isBytes 
 	case interval <= 0 || size <= 0:
 		return samplingError{squares: math.NaN()}
 	}
-	q, each := -math.Expm1(-float64(cmp.Or(number(sample, sampledSizeLabel), size))/float64(interval)), 1.0
+	q, each := SampleProbability(float64(cmp.Or(Label(sample, sampledSizeLabel), size)), float64(interval)), 1.0
 	if isBytes {
 		each = float64(size)
 	}
@@ -130,11 +130,11 @@ func blocksError(p *profile.Profile, sample *profile.Sample, n float64, isBytes 
 
 // blockSize returns the size of a row's blocks: its label, or what follows from the values.
 func blockSize(p *profile.Profile, sample *profile.Sample) int64 {
-	if size := number(sample, "bytes"); size > 0 {
+	if size := Label(sample, "bytes"); size > 0 {
 		return size
 	}
 	for _, kind := range []string{"inuse_", "alloc_"} {
-		if objects, bytes := columnOf(p, kind+"objects"), columnOf(p, kind+"space"); objects >= 0 && bytes >= 0 && sample.Value[objects] != 0 {
+		if objects, bytes := Column(p, kind+"objects"), Column(p, kind+"space"); objects >= 0 && bytes >= 0 && sample.Value[objects] != 0 {
 			return sample.Value[bytes] / sample.Value[objects]
 		}
 	}
@@ -151,7 +151,7 @@ const sampledSizeLabel = "drawn"
 
 // intervalOf returns the mean interval at which a row's samples were drawn. 1: everything was recorded; 0: unknown.
 func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {
-	if interval := number(sample, intervalLabel); interval > 0 {
+	if interval := Label(sample, intervalLabel); interval > 0 {
 		return interval
 	}
 	return p.Period

@@ -31,7 +31,7 @@ func largestFirst(sums map[string]int64) []Named {
 // Pools sums the values of a sample type by memory pool, the largest first. It returns nothing if the profile has no
 // pool labels.
 func Pools(p *profile.Profile, sampleType string) []Named {
-	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
+	index := Column(p, sampleType)
 	if index < 0 {
 		return nil
 	}

@@ -38,7 +38,7 @@ func HasLifetimes(p *profile.Profile) bool { return lifetimeColumns(p) != nil }
 func lifetimeColumns(p *profile.Profile) []int {
 	var columns []int
 	for _, want := range []string{"alive_objects", "freed_objects", "freed_space"} {
-		i := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == want })
+		i := Column(p, want)
 		if i < 0 {
 			return nil
 		}
@@ -88,12 +88,12 @@ func lifetimesBy(p *profile.Profile, nameOf func([]Frame) string) []LifetimeRow 
 		if first(sample.Label["freed_by"]) == "another thread" {
 			row.FreedByOther += freed
 		}
-		mean, deviation := float64(number(sample, "mean")), float64(number(sample, "deviation"))
+		mean, deviation := float64(Label(sample, "mean")), float64(Label(sample, "deviation"))
 		all := float64(row.Freed + freed)
 		row.Mean += (mean - row.Mean) * float64(freed) / all
 		row.squares += (deviation*deviation + mean*mean - row.squares) * float64(freed) / all
 		row.Freed += freed
-		row.Min, row.Max = min(row.Min, number(sample, "least")), max(row.Max, number(sample, "most"))
+		row.Min, row.Max = min(row.Min, Label(sample, "least")), max(row.Max, Label(sample, "most"))
 	}
 	var list []LifetimeRow
 	for _, row := range rows {
@@ -161,11 +161,4 @@ func first(texts []string) string {
 		return ""
 	}
 	return texts[0]
-}
-
-func number(sample *profile.Sample, label string) int64 {
-	if values := sample.NumLabel[label]; len(values) > 0 {
-		return values[0]
-	}
-	return 0
 }

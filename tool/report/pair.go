@@ -35,7 +35,7 @@ func StackKey(s *profile.Sample) string {
 func RowKey(p *profile.Profile, s *profile.Sample) string {
 	var b strings.Builder
 	b.WriteString(StackKey(s))
-	for _, n := range []int64{number(s, "bytes"), number(s, "asked"), number(s, "moved"), number(s, sampledSizeLabel), cmp.Or(number(s, intervalLabel), p.Period)} {
+	for _, n := range []int64{Label(s, "bytes"), Label(s, "asked"), Label(s, "moved"), Label(s, sampledSizeLabel), cmp.Or(Label(s, intervalLabel), p.Period)} {
 		b.WriteString(strconv.FormatInt(n, 10))
 		b.WriteByte(',')
 	}
@@ -69,7 +69,7 @@ func pairRows(before, after *profile.Profile) pairs {
 	}
 	rows := pairs{}
 	for k, p := range []*profile.Profile{before, after} {
-		alloc, live := columnOf(p, "alloc_objects"), columnOf(p, "inuse_objects")
+		alloc, live := Column(p, "alloc_objects"), Column(p, "inuse_objects")
 		if alloc < 0 || live < 0 {
 			return nil
 		}
@@ -114,7 +114,7 @@ func ChangeErrors(before, after *profile.Profile, types []string) []StandardErro
 	for i, name := range types {
 		sum, counted := samplingError{}, map[string]bool{}
 		for _, p := range []*profile.Profile{before, after} {
-			errorOf := rows.errorOf(p, columnOf(p, name), counted)
+			errorOf := rows.errorOf(p, Column(p, name), counted)
 			if errorOf == nil {
 				sum.squares = math.NaN()
 				break
@@ -202,8 +202,4 @@ func sameProcess(a, b *profile.Profile) bool {
 // IsDifference reports whether a profile is a difference or a window, and not a state.
 func IsDifference(p *profile.Profile) bool {
 	return slices.ContainsFunc(p.Comments, difference.MatchString)
-}
-
-func columnOf(p *profile.Profile, name string) int {
-	return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
 }

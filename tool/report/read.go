@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/google/pprof/profile"
 )
@@ -93,4 +95,26 @@ func isTruncated(data []byte) bool {
 	}
 	// Cut between two fields: the strings, which come last, are missing.
 	return fields > 0
+}
+
+// Column returns the index of the sample type with this name, or -1.
+func Column(p *profile.Profile, name string) int {
+	return slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+}
+
+// Label returns a numeric label of a sample, or 0 if it has none.
+func Label(sample *profile.Sample, name string) int64 {
+	if values := sample.NumLabel[name]; len(values) != 0 {
+		return values[0]
+	}
+	return 0
+}
+
+// SampleProbability returns the probability that a block is sampled. size and interval are in bytes; with an interval of
+// 1 every block is sampled.
+func SampleProbability(size, interval float64) float64 {
+	if interval <= 1 {
+		return 1
+	}
+	return -math.Expm1(-size / interval)
 }

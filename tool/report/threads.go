@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/owner"
 )
 
 // The labels that hold the thread of a sample (core/profile/heap/thread_rows.h): the allocating thread, or in a CPU
@@ -79,7 +81,7 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 	counts := countIndex(p, index)
 	rows := map[key]*sums{}
 	for _, sample := range p.Sample {
-		id := key{first(sample.Label[ThreadLabel]), number(sample, TIDLabel)}
+		id := key{first(sample.Label[ThreadLabel]), Label(sample, TIDLabel)}
 		row := rows[id]
 		if row == nil {
 			row = &sums{functions: map[string]int64{}}
@@ -87,11 +89,8 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 		}
 		row.value += sample.Value[index]
 		row.count += sample.Value[counts]
-		var names []string
-		for _, frame := range Frames(sample) {
-			names = append(names, frame.Name)
-		}
-		row.functions[names[CountLibraryFrames(names)]] += sample.Value[index]
+		stack := Frames(sample)
+		row.functions[stack[owner.Inner(stack)].Name] += sample.Value[index]
 	}
 	var list []ThreadRow
 	for id, row := range rows {

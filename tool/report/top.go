@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/owner"
 )
 
 // Row is one function of a top report.
@@ -256,19 +258,23 @@ func (t *Top) ErrorText() string {
 }
 
 // Frame is a function in a stack.
-type Frame struct{ Name, File string }
+type Frame = owner.Frame
 
 // Frames lists a sample's functions, innermost first.
 func Frames(sample *profile.Sample) []Frame {
 	var list []Frame
 	for _, loc := range sample.Location {
+		module := ""
+		if loc.Mapping != nil {
+			module = loc.Mapping.File
+		}
 		for _, line := range loc.Line {
 			if line.Function != nil {
-				list = append(list, Frame{line.Function.Name, line.Function.Filename})
+				list = append(list, Frame{Name: line.Function.Name, File: line.Function.Filename, Module: module})
 			}
 		}
 		if len(loc.Line) == 0 {
-			list = append(list, Frame{Name: fmt.Sprintf("%#x", loc.Address)})
+			list = append(list, Frame{Name: fmt.Sprintf("%#x", loc.Address), Module: module})
 		}
 	}
 	if len(list) == 0 {

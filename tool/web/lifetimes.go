@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/owner"
 	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
 )
@@ -121,7 +122,7 @@ func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 		for _, frame := range row.Stack {
 			out.Stack = append(out.Stack, frame.Name)
 		}
-		out.Inner = report.CountLibraryFrames(out.Stack)
+		out.Inner = owner.Inner(row.Stack)
 		if len(answer.Rows) == maxLifetimeRows {
 			answer.More++
 			continue
@@ -135,7 +136,7 @@ func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 // stack, the joint, and the freeing stack inside it.
 func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	l.Deaths = &knownDeaths{}
-	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "freed_objects" })
+	index := report.Column(p, "freed_objects")
 	if index < 0 {
 		return
 	}
@@ -169,6 +170,5 @@ func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 
 // freeingStack returns the innermost function of the program itself in a freeing stack.
 func freeingStack(stack []report.Frame) string {
-	names := strings.Split(report.StackName(stack), "\n")
-	return names[report.CountLibraryFrames(names)]
+	return stack[owner.Inner(stack)].Name
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"seemalloc/tool/attach"
-	"seemalloc/tool/report"
+	"seemalloc/tool/owner"
 	"seemalloc/tool/symbolize"
 )
 
@@ -53,34 +53,37 @@ type heapMap struct {
 	until time.Time
 }
 
-// names returns the functions of the stacks. It requires the mutex.
-func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
+// places returns the functions of the stacks. It requires the mutex.
+func (h *heapMap) places(pid int, m *attach.Map) map[string][]symbolize.Place {
 	if h.namer == nil {
 		h.namer = symbolize.NewNamer(pid)
 	}
 	for address, place := range m.Python {
 		h.namer.SetPlace(address, symbolize.Place(place))
 	}
-	named := map[string][]string{}
+	stacks := map[string][]symbolize.Place{}
 	for id, frames := range m.Stacks {
 		h.namer.Resolve(frames)
-		named[id] = []string{}
-		for _, place := range h.namer.Stack(frames) {
-			named[id] = append(named[id], place.Function)
-		}
+		stacks[id] = h.namer.Stack(frames)
 	}
-	return named
+	return stacks
 }
 
-// innerOf omits stacks with the value 0.
-func innerOf(stacks map[string][]string) map[string]int {
-	inner := map[string]int{}
+// namesOf returns the names of the functions, and for each stack the position of its owner if it is not 0.
+func namesOf(stacks map[string][]symbolize.Place) (names map[string][]string, inner map[string]int) {
+	names, inner = map[string][]string{}, map[string]int{}
 	for id, stack := range stacks {
-		if n := report.CountLibraryFrames(stack); n > 0 {
+		names[id] = []string{}
+		var frames []owner.Frame
+		for _, place := range stack {
+			names[id] = append(names[id], place.Function)
+			frames = append(frames, owner.Frame{Name: place.Function, File: place.File})
+		}
+		if n := owner.Inner(frames); n > 0 {
 			inner[id] = n
 		}
 	}
-	return inner
+	return names, inner
 }
 
 // mapOfAll returns the last map after the process has ended.
@@ -97,9 +100,9 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 	var m *attach.Map
 	var elapsed time.Duration
 	err := s.process.Do(func(c *attach.Client) (err error) {
-		began := time.Now()
+		meter := attach.StartMeter(s.process.PID)
 		m, err = attach.FetchMap(c)
-		elapsed = time.Since(began)
+		elapsed = meter.Busy()
 		return err
 	})
 	if errors.Is(err, attach.ErrExited) && h.sums != nil {
@@ -110,8 +113,8 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 	}
 	wait := min(max(interval, statsShare*elapsed), maxInterval)
 	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Memory: m.Memory, Columns: mapColumns, Addresses: []string{},
-		Regions: [][]int64{}, PollMillis: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Retained, Stacks: h.names(s.process.PID, m)}
-	sums.Inner = innerOf(sums.Stacks)
+		Regions: [][]int64{}, PollMillis: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Retained}
+	sums.Stacks, sums.Inner = namesOf(h.places(s.process.PID, m))
 	for _, r := range m.Regions {
 		sums.Addresses = append(sums.Addresses, "0x"+strconv.FormatUint(uint64(r.Address), 16))
 		sums.Regions = append(sums.Regions, columnsOf(r))
@@ -147,8 +150,9 @@ func (s *Server) mapOfRange(q url.Values) (any, error) {
 	h := &s.heapMap
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	stacks := h.names(s.process.PID, m)
-	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(limit, len(m.Regions))]...), Stacks: stacks, Inner: innerOf(stacks)}, nil
+	parts := mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(limit, len(m.Regions))]...)}
+	parts.Stacks, parts.Inner = namesOf(h.places(s.process.PID, m))
+	return parts, nil
 }
 
 func address(q url.Values, name string) (attach.Address, error) {

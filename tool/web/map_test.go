@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"seemalloc/tool/attach/fake"
+	"seemalloc/tool/symbolize"
 )
 
 // Several pages that request the map at the same time cause one query of the process. Their queries of single regions
@@ -53,12 +54,13 @@ func TestHeapMapIsQueriedOnce(t *testing.T) {
 
 // A vector's memory belongs to the function that fills the vector.
 func TestMapOfALibrary(t *testing.T) {
-	got := innerOf(map[string][]string{
-		"0x1": {"std::__new_allocator::allocate", "std::vector::push_back", "keep", "main"},
-		"0x2": {"keep", "std::for_each", "main"},
+	_, got := namesOf(map[string][]symbolize.Place{
+		"0x1": {{Function: "std::__new_allocator::allocate"}, {Function: "std::vector::push_back"}, {Function: "keep"}, {Function: "main"}},
+		"0x2": {{Function: "keep"}, {Function: "std::for_each"}, {Function: "main"}},
 		"0x3": {},
+		"0x4": {{Function: "std::vector::push_back"}, {Function: "remember", File: "jobs.py"}},
 	})
-	if want := map[string]int{"0x1": 2}; !reflect.DeepEqual(got, want) {
+	if want := map[string]int{"0x1": 2, "0x4": 1}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v instead of %v", got, want)
 	}
 }

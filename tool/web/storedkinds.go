@@ -107,9 +107,9 @@ func (s *Server) storeKind(name string) time.Duration {
 		_, elapsed, _ := s.profileInWindow(name)
 		return elapsed
 	}
-	began := time.Now()
+	meter := attach.StartMeter(s.process.PID)
 	sums, err := s.mapOfAll(url.Values{})
-	elapsed := time.Since(began)
+	elapsed := meter.Busy()
 	if err == nil {
 		s.history.StoreAnswer(storedMapName, sums)
 	}

@@ -75,16 +75,10 @@ func findGrowth(moments []Moment, least int, filter stackFilter, rowsOf func(Mom
 	if err != nil || len(all) < least {
 		return nil, nil, err
 	}
-	options := growth.OwnerOptions()
-	options.Frames = func(stacks []growth.Stack) [][]growth.Frame {
-		frames := make([][]growth.Frame, len(stacks))
-		for i, stack := range stacks {
-			frames[i] = stack.Frames()
-		}
-		return frames
-	}
-	options.Keep = func(_ growth.Key, frames []growth.Frame) bool { return filter.passes(names(frames)) }
-	result, err := growth.Find(all, options)
+	result, err := growth.Find(all, growth.Options{
+		Frames: growth.NamedFrames,
+		Keep:   func(_ growth.Key, frames []growth.Frame) bool { return filter.passes(names(frames)) },
+	})
 	return result, times, err
 }
 

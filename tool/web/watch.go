@@ -79,9 +79,9 @@ func (p *Process) connect(lost error) error {
 func (p *Process) Profile(kind string) (taken *profile.Profile, elapsed time.Duration, err error) {
 	var data []byte
 	err = p.Do(func(c *attach.Client) (err error) {
-		began := time.Now()
+		meter := attach.StartMeter(p.PID)
 		data, err = c.Call("profile", kind)
-		elapsed = time.Since(began)
+		elapsed = meter.Busy()
 		return err
 	})
 	if err != nil {
@@ -172,9 +172,9 @@ func (k *recentProfiles) of(name string) *rateLimited[*profile.Profile] {
 func (p *Process) Diagnose(h *History) (found *doctor.Diagnosis, elapsed time.Duration, err error) {
 	take := func() (snapshot *doctor.Snapshot, err error) {
 		err = p.Do(func(c *attach.Client) (err error) {
-			began := time.Now()
+			meter := attach.StartMeter(p.PID)
 			snapshot, err = doctor.TakeSnapshot(c, p.PID, p.Name)
-			elapsed += time.Since(began)
+			elapsed += meter.Busy()
 			return err
 		})
 		return snapshot, err
@@ -271,8 +271,9 @@ func (w *Watcher) points() {
 		var stats *attach.Stats
 		err := w.process.Do(func(c *attach.Client) (err error) {
 			began = time.Now() // excludes the time for which other queries hold the connection
+			meter := attach.StartMeter(w.process.PID)
 			stats, err = attach.FetchStats(c)
-			elapsed = time.Since(began)
+			elapsed = meter.Busy()
 			return err
 		})
 		if !w.setAnswering(pointsQuery, err) {

@@ -1,6 +1,5 @@
-// Programs whose growth is known, for `seemalloc growth`: grow WAY [RATE] runs until standard input
-// ends. RATE is in bytes a second. Each program first allocates and frees in all sizes, and holds
-// some memory.
+// Programs whose growth is known: grow WAY [RATE [HELD]] runs until standard input ends. RATE is in
+// bytes a second. HELD is the memory in MiB that each program holds from its start, 64 by default.
 #include <poll.h>
 #include <unistd.h>
 
@@ -81,12 +80,34 @@ KNOWN static void cache_evict() {
 static std::deque<std::unique_ptr<char[]>> queue;
 KNOWN static void enqueue() { queue.emplace_back(keep(new char[900])); }
 
+// ---- pool: takes chunks from malloc, and never gets its objects back ----
+
+struct Order {
+  char text[200];
+};
+
+struct Pool {
+  std::vector<std::unique_ptr<Order[]>> chunks;
+  size_t left = 0;
+  KNOWN Order* take() {
+    constexpr size_t kChunk = 32;
+    if (left == 0) {
+      chunks.push_back(std::make_unique<Order[]>(kChunk));
+      left = kChunk;
+    }
+    return &chunks.back()[--left];
+  }
+};
+
+static Pool pool;
+KNOWN static void take_order() { keep(pool.take())->text[0] = 'x'; }
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const std::string way = argv[1];
   const double rate = argc > 2 ? atof(argv[2]) : 0;
   constexpr size_t kMiB = 1 << 20;
-  hold(64 * kMiB);
+  hold((argc > 3 ? strtoul(argv[3], nullptr, 10) : 64) * kMiB);
   if (way == "evict" || way == "growing-evict")
     for (long i = 0; i < 40000; i++) cache_put(-1 - i);
   if (way == "churn")
@@ -102,6 +123,8 @@ int main(int argc, char** argv) {
     const long due = static_cast<long>(seconds * rate / kBlock);
     for (; made < due; made++) {
       if (way == "leak") handle_login();
+      if (way == "pool")
+        for (int i = 0; i < 5; i++) take_order();
       if (way == "cache" || way == "evict" || way == "growing-evict") cache_put(made);
       if (way == "evict" || (way == "growing-evict" && made % 2 == 0)) cache_evict();
       if (way == "churn") {

@@ -1,8 +1,8 @@
-package report
+package owner
 
 import "testing"
 
-func TestIsLibraryFrame(t *testing.T) {
+func TestLibrary(t *testing.T) {
 	for name, want := range map[string]bool{
 		"std::vector::_M_realloc_insert":                              true,
 		"std::__cxx11::basic_string::_M_construct":                    true,
@@ -25,21 +25,8 @@ func TestIsLibraryFrame(t *testing.T) {
 		"main":                                         false,
 		"0x7f001234":                                   false,
 	} {
-		if IsLibraryFrame(name) != want {
+		if Classify(Frame{Name: name}).IsLibrary() != want {
 			t.Errorf("%s: %t, want %t", name, !want, want)
-		}
-	}
-	for _, c := range []struct {
-		stack []string
-		want  int
-	}{
-		{[]string{"std::a", "__gnu_cxx::b", "mine", "std::c", "main"}, 2},
-		{[]string{"mine"}, 0},
-		{[]string{"std::a", "std::b"}, 1}, // no other functions: the one closest to the program
-		{nil, 0},
-	} {
-		if got := CountLibraryFrames(c.stack); got != c.want {
-			t.Errorf("%v: %d, want %d", c.stack, got, c.want)
 		}
 	}
 }
