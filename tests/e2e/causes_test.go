@@ -44,7 +44,8 @@ func example(name string) func(*testing.T) []string {
 }
 
 var causes = []cause{
-	{name: "a leak behind templates", command: growing("leak"), most: "Session::Session", grows: "Session::Session", class: "leak-like", finding: "growth", place: "Session::Session"},
+	// The sessions are in a registry. Their own 32 bytes are visible after a longer time than their text.
+	{name: "a leak behind templates", command: growing("leak"), most: "Session::Session", grows: "Session::Session|Registry::remember", class: "leak-like", finding: "growth", place: "Session::Session|Registry::remember"},
 	{name: "a Rust Vec that grows", command: example("indexer"), most: "indexer::add_to_index", grows: "indexer::add_to_index", class: "leak-like", finding: "growth", place: "indexer::add_to_index"},
 	{name: "a cache without eviction", command: growing("cache"), most: "cache_put", grows: "cache_put", class: "leak-like", finding: "growth", place: "cache_put"},
 	{name: "a pool", command: growing("pool"), most: "Pool::take", grows: "Pool::take", class: "leak-like", finding: "growth", place: "Pool::take"},
@@ -147,7 +148,12 @@ func (c cause) judgeGrowth(g growthResult) string {
 	return ""
 }
 
-// isFunction compares a name, which may have template arguments or a line after it.
-func isFunction(place, name string) bool {
-	return name != "" && (place == name || strings.HasPrefix(place, name+" ") || strings.HasPrefix(place, name+"<"))
+// isFunction compares a name, which may have template arguments or a line after it. Either of names may be right.
+func isFunction(place, names string) bool {
+	for name := range strings.SplitSeq(names, "|") {
+		if name != "" && (place == name || strings.HasPrefix(place, name+" ") || strings.HasPrefix(place, name+"<")) {
+			return true
+		}
+	}
+	return false
 }
