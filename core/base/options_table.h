@@ -15,9 +15,9 @@ OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
        "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 "
        "turns sampling off")
 OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
-       "maximum number of samples per second of a thread's CPU time; a thread that exceeds it gets "
-       "a longer sampling interval (each sample records its own interval). Not enforced while the "
-       "heap grows or is larger than 200 MiB. 0: no limit. No effect with sample:1")
+       "maximum samples per second of a thread's CPU time; a thread above it gets a longer "
+       "sampling interval, which each sample records. Not enforced while the heap grows or exceeds "
+       "200 MiB. 0: no limit. No effect with sample:1")
 OPTION(
     stack_depth, kCount, 64, 4, 128, kAny,
     "maximum number of frames recorded per sampled stack; deeper stacks are truncated and counted")
@@ -29,21 +29,21 @@ OPTION(python_frames, kSwitch, 0, 0, 1, kAny,
        "show Python functions (CPython 3.11 to 3.13) instead of the interpreter's frames in heap "
        "and CPU profiles; costs a few microseconds more per sample of a Python thread")
 OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
-       "time after program start (in a forked child: after the fork) at which the baseline of "
-       "profiles of the kind since is set, for programs that warm up first; 0: only `seemalloc "
-       "baseline` or the API sets it. Requires the helper thread")
+       "time from program start (in a forked child: from the fork) to the automatic baseline of "
+       "profiles of the kind since; 0: only `seemalloc baseline` or the API sets it. Requires the "
+       "helper thread")
 OPTION(purge, kChoice, 0, 0, 2, kAny,
        "when free memory is returned to the OS automatically: balanced (purge_delay after it was "
        "freed), eager (ranges of 64 KiB and more at once, smaller ones after about 0.1 s), never; "
        "on means balanced, off means never")
 OPTION(purge_delay, kAutoMilliseconds, 1000, 0, 3600000, kAny,
-       "how long a free page is kept before it is returned to the OS; 0 is the same as "
-       "purge:eager; auto starts at 1000 and adapts between 250 and 30000 to how much of the "
-       "returned memory the program soon needs again. Short name: delay")
+       "how long a free page is kept before it is returned to the OS; 0 means purge:eager; auto "
+       "starts at 1000 and adapts between 250 and 30000 to how much of it is soon reused. Short "
+       "name: delay")
 OPTION(free_ratio, kCount, 0, 0, 1000000000, kAny,
-       "cap free memory that is still resident at the memory in use divided by this number (4: a "
-       "quarter of it; but not below 2 MiB); the excess is returned to the OS without waiting for "
-       "purge_delay. 0: no such cap. No effect with purge:never")
+       "cap resident free memory at the memory in use divided by this number (4: a quarter of it), "
+       "but not below 2 MiB; the excess is returned without waiting for purge_delay. 0: no cap. No "
+       "effect with purge:never")
 OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
        "mark free pages for the kernel (MADV_FREE) instead of returning them: fewer page faults, "
        "but RSS does not fall until the kernel is short of memory and takes them. Explicit purges "
@@ -70,20 +70,17 @@ OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
        "ENOMEM; operator new throws), abort (one line on stderr, a heap profile named after "
        "dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
-       "what free and its family do with a pointer that is not from this heap: pass (a block of "
-       "the C library's malloc, or of an allocator loaded after this one, is handed to that "
-       "allocator; any other pointer ends the program with a line that tells which memory it "
-       "points to), report (like pass, but the program continues), fatal (a block of another "
-       "allocator also ends the program)")
+       "what free and its family do with a pointer that is not from this heap: pass (another "
+       "allocator frees its own block; any other pointer ends the program), report (like pass, but "
+       "the program continues), fatal (either ends the program)")
 OPTION(helper, kSwitch, 1, 0, 1, kStart,
        "start a helper thread (control socket, timed purge) once the heap outgrows its first 2 "
        "MiB. 0: memory is returned only while the program allocates or frees, so an idle process "
-       "keeps its free memory; with purge:eager it is returned when it is freed")
+       "keeps its free memory")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
        "which system calls the library makes: off (all, regardless of seccomp filters), on (only "
-       "those that malloc needs: mmap, munmap, mremap, madvise, futex, and mprotect during process "
-       "start), auto (like off; like on once the process has installed a seccomp filter, or if it "
-       "was started under a filter with no_new_privs outside a container)")
+       "those that malloc needs), auto (on once the process installs a seccomp filter, or if it "
+       "started under one with no_new_privs outside a container)")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart,
        "start the helper thread at program start instead of when the heap grows")
