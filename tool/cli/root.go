@@ -75,6 +75,9 @@ func Main(args []string, out, err io.Writer) int {
 	return status
 }
 
+// Commands returns the tool's commands, for documents that are made from them.
+func Commands() *cobra.Command { return (&app{out: io.Discard, err: io.Discard}).root() }
+
 // warn writes one line to standard error.
 func (a *app) warn(text string) { fmt.Fprintln(a.err, "seemalloc: "+text) }
 
