@@ -41,7 +41,7 @@ func write() error {
 	}
 	var text strings.Builder
 	text.WriteString("# Third-party software in the seemalloc tool\n\n" +
-		"The libraries (libseemalloc*.so, libseemalloc.a) contain no code of others. The tool `seemalloc` contains the software below.\n" +
+		"The libraries (libseemalloc*.so, libseemalloc.a) contain no third-party code. The tool `seemalloc` contains the software below.\n" +
 		"This file is written by `go run ./tool/gen/notices`.\n")
 	for _, c := range all {
 		licence, err := licenceOf(c)
