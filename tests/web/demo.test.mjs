@@ -3,7 +3,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { closePage, eventually, openPage, startBrowser, startDemo, TEST_TIMEOUT_MS, tearDown } from "./harness.mjs";
+import {
+  closePage,
+  eventually,
+  openPage,
+  selectView,
+  startBrowser,
+  startDemo,
+  TEST_TIMEOUT_MS,
+  tearDown,
+} from "./harness.mjs";
 
 before(startBrowser);
 after(tearDown);
@@ -22,11 +31,7 @@ for (const [language, leaks] of [
         .first()
         .waitFor();
     }
-    await page
-      .getByRole("link", { name: "Growth" })
-      .or(page.getByRole("button", { name: "Growth" }))
-      .first()
-      .click();
+    await selectView(page, "Change", "Growth");
     const rows = page.getByRole("row").filter({ hasText: "practically certain" });
     // Both leaks are listed when each has been observed often enough to be certain.
     for (const name of leaks) await rows.filter({ hasText: name }).first().waitFor();

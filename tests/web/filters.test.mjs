@@ -9,6 +9,7 @@ import {
   eventually,
   openPage,
   saveFile,
+  selectView,
   serve,
   sleep,
   startBrowser,
@@ -73,7 +74,7 @@ test("growth by thread uses profiles that are taken while the view is open", {
   await page.getByText("Nothing that passes the filters grows").waitFor();
   // The views of a profile show the same threads.
   await setFilter(page, "thread", "reader");
-  await page.getByRole("button", { name: "Functions" }).click();
+  await selectView(page, "Who", "Functions");
   await page.waitForFunction(
     (text) => document.querySelector(".total strong")?.textContent === text,
     bytes(top(shapes.pid, "--thread", "reader").total),
@@ -423,12 +424,12 @@ test("a view reports ignored filters, and an unsupported filter can be removed",
 }, async () => {
   const page = await openPage(url, { view: "overview", focus: "holds", thread: "reader" });
   await page.getByText("This view ignores focus, thread: it shows the whole process.").waitFor();
-  await page.getByRole("button", { name: "Lifetimes" }).click();
+  await selectView(page, "Change", "Lifetimes");
   await page
     .getByText("By the thread that allocated the blocks. The freeing stacks are not known by thread.")
     .waitFor();
   assert.equal(await page.getByText("This view ignores").count(), 0);
-  await page.getByRole("button", { name: "Size classes" }).click();
+  await selectView(page, "Heap", "Size classes");
   await page.getByText("This view ignores focus, thread: blocks are counted only by size class.").waitFor();
   await checkAccessibility(page, "what is not heeded");
   await closePage(page);

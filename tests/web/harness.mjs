@@ -152,6 +152,15 @@ export async function openPage(address, state, { now, ...options } = {}) {
   return page;
 }
 
+/** Selects a view as a user does: its group, then the view. */
+export async function selectView(page, group, view) {
+  for (const [row, name] of [
+    ["Groups", group],
+    ["Views", view],
+  ])
+    await page.getByRole("navigation", { name: row }).getByRole("button", { name, exact: true }).click();
+}
+
 export async function closePage(page) {
   await page.context().close();
   assert.deepEqual(page.errors, [], `${page.errors.join("; ")}; reported by ${page.errorSources.join(", ")}`);

@@ -10,6 +10,7 @@ import {
   firstLine,
   killAndWait,
   openPage,
+  selectView,
   serve,
   sleep,
   start,
@@ -109,7 +110,7 @@ test("the last profile of each other kind, and the last map, are shown", { timeo
     .waitFor();
   await page.getByText(/ were alive at /).waitFor();
   await checkAccessibility(page, "stored lifetimes");
-  await page.getByRole("button", { name: "Heap map" }).click();
+  await selectView(page, "Heap", "Heap map");
   await page.getByText("A folder has the sums of the regions, as of").waitFor();
   assert.ok(
     (await page

@@ -1,69 +1,26 @@
-// The page: a bar of views, and the selected view.
+// The page: the bar of views, and the selected view.
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Point, State } from "./answers.ts";
 import { api } from "./api.ts";
-import { moment } from "./model/format.ts";
+import { knownView, missingData } from "./model/views.ts";
 import { type Change, useRequest, useViewState, type ViewState } from "./state.ts";
+import { Bar } from "./views/bar.tsx";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
 import { IgnoredFilters } from "./views/ignoredfilters.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
-import { Doctor, hasMap, Kernel, Settings, Sizes } from "./views/process.tsx";
+import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 import { TimeRange } from "./views/timerange.tsx";
-
-// The views that query a process.
-const PROCESS_VIEWS: Record<string, string> = {
-  map: "Heap map",
-  sizes: "Size classes",
-  lifetimes: "Lifetimes",
-  kernel: "Kernel",
-  doctor: "Doctor",
-  settings: "Settings",
-};
 
 // The views of a time range, which can be selected in a folder.
 const TIME_RANGE_VIEWS = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
 
 const NO_POINTS: Point[] = [];
-
-function Bar({ state, shown, change }: { state: State; shown: ViewState; change: Change }) {
-  const views: [string, string][] = [
-    ["overview", "Overview"],
-    ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
-    ["growth", "Growth"],
-    ...(!state.process ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || hasMap(state))),
-  ];
-  return (
-    <header>
-      <h1>{state.title}</h1>
-      <span class={state.live && !state.silent ? "alive" : "ended"} title={state.ended}>
-        {state.report
-          ? `report of ${moment(state.report)}`
-          : state.silent
-            ? "silent"
-            : state.live
-              ? "live"
-              : !state.process
-                ? "saved"
-                : state.stored && !state.ended
-                  ? "stored"
-                  : "ended"}
-      </span>
-      <nav aria-label="Views">
-        {views.map(([id, name]) => (
-          <button key={id} aria-current={shown.view === id ? "page" : undefined} onClick={() => change({ view: id })}>
-            {name}
-          </button>
-        ))}
-      </nav>
-    </header>
-  );
-}
 
 interface ViewProps {
   state: State;
@@ -73,6 +30,13 @@ interface ViewProps {
 }
 
 function View({ state, points, shown, change }: ViewProps) {
+  const missing = missingData(shown.view, state);
+  if (missing)
+    return (
+      <section>
+        <p class="note">{missing}</p>
+      </section>
+    );
   if (Object.hasOwn(PROFILE_VIEWS, shown.view)) return <Profile state={state} shown={shown} change={change} />;
   if (shown.view === "growth") return <Growth state={state} shown={shown} change={change} />;
   if (shown.view === "sizes") return <Sizes shown={shown} change={change} />;
@@ -95,11 +59,8 @@ function Page() {
   );
   const points = (hasRange && rangePoints) || latest;
   const { value: state, problem } = useRequest(api.state, 2000, []);
-  // Points arrive every second, but only the overview (also shown for unknown names) is redrawn for them.
-  const viewPoints =
-    Object.hasOwn(PROFILE_VIEWS, shown.view) || shown.view === "growth" || Object.hasOwn(PROCESS_VIEWS, shown.view)
-      ? NO_POINTS
-      : points;
+  // Points arrive every second, but only the overview is redrawn for them.
+  const viewPoints = knownView(shown.view) === "overview" ? points : NO_POINTS;
   const view = useMemo(
     () => state && <View state={state} points={viewPoints} shown={shown} change={change} />,
     [state, viewPoints, shown, change],

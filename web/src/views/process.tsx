@@ -8,6 +8,7 @@ import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import { groupLarge, internalFragmentation, sumRequests } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
+import { missingData } from "../model/views.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
 import { PROFILE_VIEWS } from "./profile.tsx";
 import { SizeRange } from "./rowfilters.tsx";
@@ -232,14 +233,9 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: ViewStat
   );
 }
 
-/** The map shows the process at present, or at the last query. Older folders do not have one. */
-export function hasMap(state: State): boolean {
-  return state.live || !!state.ended || !!state.report || !!state.stored?.map;
-}
-
 function findingView(id: string, state: State): Partial<ViewState> | undefined {
   const { view, kind = "heap", type = "" } = FINDING_VIEWS[id] ?? {};
-  if (!view || (view === "map" && !hasMap(state))) return undefined;
+  if (!view || missingData(view, state)) return undefined;
   if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
   // A profile that can no longer be taken is not requested.
   const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);

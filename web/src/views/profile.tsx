@@ -25,17 +25,17 @@ import { Tree } from "./tree.tsx";
 
 type View<V extends keyof ViewData> = (props: ViewProps<V>) => preact.ComponentChild;
 
-const VIEWS: { [V in Exclude<keyof ViewData, "overview">]: [string, View<V>] } = {
-  flame: ["Flame graph", Flame],
-  functions: ["Functions", Functions],
-  graph: ["Graph", Graph],
-  callers: ["Callers", Callers],
-  tree: ["Tree", Tree],
-  source: ["Source", Source],
-  changes: ["Changes", Changes],
+const VIEWS: { [V in Exclude<keyof ViewData, "overview">]: View<V> } = {
+  flame: Flame,
+  functions: Functions,
+  graph: Graph,
+  callers: Callers,
+  tree: Tree,
+  source: Source,
+  changes: Changes,
 };
 
-export const PROFILE_VIEWS = VIEWS as Record<string, [string, View<keyof ViewData>]>;
+export const PROFILE_VIEWS = VIEWS as Record<string, View<keyof ViewData>>;
 
 const PATTERNS = ["focus", "ignore", "hide", "search"] as const; // the page applies them itself, so that stacks are filtered while typing
 
@@ -306,7 +306,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
   );
   const view = useMemo(() => {
     if (result?.view !== shown.view) return null;
-    const View = PROFILE_VIEWS[result.view]![1];
+    const View = PROFILE_VIEWS[result.view]!;
     return <View about={result.about} data={result.data} shown={shown} change={change} />;
   }, [result, shown, change]);
   return (
