@@ -1,4 +1,5 @@
-// The bar of views: its groups, the addresses of views, and views without data. In a real Chromium, with saved profiles.
+// The bar of views: its groups, the addresses of views, and views without data; the filter bar. In a real Chromium, with
+// saved profiles.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import {
@@ -78,5 +79,61 @@ test("a view without data is marked, and says why", { timeout: TEST_TIMEOUT_MS }
     assert.equal(await page.locator("nav .missing", { hasText: view }).count(), 1, view);
   }
   await checkAccessibility(page, "a view without data");
+  await closePage(page);
+});
+
+test("the filter bar is one line until it is opened, and stays at the top", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", focus: "leaky_parser", at: 1, filters: 0 });
+  const bar = page.getByRole("group", { name: "Filter bar" });
+  const toggle = bar.getByRole("button", { name: "filters" });
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  assert.ok((await bar.boundingBox()).height < 50, "one line");
+  assert.equal(await toggle.getAttribute("aria-expanded"), "false");
+  assert.equal(await page.getByLabel("focus").count(), 0);
+  await page.evaluate(() => document.querySelector("main").style.setProperty("height", "3000px"));
+  await page.mouse.wheel(0, 800);
+  await page.waitForFunction(() => scrollY > 200);
+  const [header, below] = [await page.locator("header").boundingBox(), await bar.boundingBox()];
+  assert.equal(header.y, 0);
+  assert.ok(Math.abs(below.y - header.height) < 2, `${below.y} below ${header.height}`);
+  await toggle.click();
+  await eventually(async () => assert.equal(await toggle.getAttribute("aria-expanded"), "true"));
+  assert.equal(await page.getByLabel("focus").inputValue(), "leaky_parser");
+  await eventually(() => assert.match(page.url(), /filters=1/, "a link shows the same"));
+  await checkAccessibility(page, "open filter bar");
+  await closePage(page);
+});
+
+test("what is set are chips, which are removed by keyboard", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, {
+    view: "functions",
+    focus: "leaky_",
+    ignore: "session",
+    at: 2,
+    base: 1,
+    filters: 0,
+  });
+  const chips = page.locator(".chip");
+  await chips.nth(3).waitFor();
+  await chips.filter({ hasText: "second.pb.gz" }).waitFor(); // the moment by its name, as soon as that is known
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  await page.getByRole("button", { name: "remove ignore" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("row", { name: /leaky_session/ }).waitFor();
+  assert.equal(await chips.count(), 3);
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /filters/, "the focus is not lost");
+  // A view that ignores a filter still lets it be removed.
+  await selectView(page, "Summary", "Overview");
+  await page.getByText("This view ignores focus").waitFor();
+  assert.deepEqual(await chips.allTextContents(), ["focus leaky_remove focus×"]);
+  await checkAccessibility(page, "chips");
+  await selectView(page, "Who", "Functions");
+  await page.getByRole("button", { name: "remove all" }).click();
+  await page
+    .getByRole("row", { name: /steady_work|main/ })
+    .first()
+    .waitFor();
+  assert.equal(await chips.count(), 0);
+  await eventually(() => assert.doesNotMatch(page.url(), /focus|base|at=/));
   await closePage(page);
 });

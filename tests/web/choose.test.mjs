@@ -351,17 +351,20 @@ test("on a phone a tap shows a term's definition within the screen", { timeout: 
   await closePage(page);
 });
 
-test("on a phone the filters are folded, with the number of set filters", {
-  timeout: TEST_TIMEOUT_MS,
-}, async () => {
-  const page = await openPage(url, { view: "flame", focus: "main" }, { viewport: { width: 390, height: 844 } });
+test("on a phone the filter bar is one line, and says what is set", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(
+    url,
+    { view: "flame", focus: "main", filters: 0 },
+    { viewport: { width: 390, height: 844 } },
+  );
   await page.locator("canvas.flame").waitFor();
-  const fold = page.getByRole("button", { name: "filters and formats (1)" });
   assert.equal(await page.getByLabel("focus").count(), 0);
+  await page.locator(".chip", { hasText: "focus main" }).waitFor();
+  assert.ok((await page.locator(".filters").boundingBox()).height < 50, "one line");
   await eventually(async () =>
     assert.ok((await page.locator("canvas.flame").boundingBox()).y < 844, "it is to be seen without scrolling"),
   );
-  await fold.click();
+  await page.getByRole("button", { name: "filters" }).click();
   assert.equal(await page.getByLabel("focus").inputValue(), "main");
   await checkAccessibility(page, "phone");
   await closePage(page);

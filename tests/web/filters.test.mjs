@@ -404,7 +404,7 @@ test("lifetimes are filtered by the allocating thread", { timeout: TEST_TIMEOUT_
   await page.waitForFunction(
     () => /type=alive_space/.test(location.hash) && !document.body.textContent.includes("no row passes"),
   );
-  await page.goto(`${url}#view=lifetimes&thread=nobody`);
+  await page.goto(`${url}#view=lifetimes&filters=1&thread=nobody`);
   await page.getByText("of 0 freed blocks were").waitFor();
   assert.equal(await stacks.count(), 0);
   await setFilter(page, "thread", "(");

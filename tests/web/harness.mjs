@@ -129,7 +129,7 @@ export async function tearDown() {
   rmSync(tempDir, { recursive: true, force: true });
 }
 
-/** Opens a page; any console message, and each request to another host, is an error of the test (reported by close). now: the time of its clock. */
+/** Opens a page, with the filter bar open; any console message, and each request to another host, is an error of the test (reported by close). now: the time of its clock. */
 export async function openPage(address, state, { now, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   context.setDefaultTimeout(EVENT_TIMEOUT_MS);
@@ -148,7 +148,8 @@ export async function openPage(address, state, { now, ...options } = {}) {
     if (where.protocol.startsWith("http") && where.origin !== new URL(address).origin)
       page.errors.push(`asks for ${request.url()}`);
   });
-  await page.goto(state ? `${address}#${new URLSearchParams(state)}` : address);
+  const shown = state?.view ? { filters: 1, ...state } : state;
+  await page.goto(shown ? `${address}#${new URLSearchParams(shown)}` : address);
   return page;
 }
 

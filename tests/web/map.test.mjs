@@ -197,7 +197,7 @@ test("spans are described by keyboard with the pinning stack, as in the table", 
     if (index >= 0) break;
   }
   assert.ok(index >= 0, "of 1,000 blocks of 1,000 bytes about 60 are sampled, one for each 16 KiB");
-  const page = await openPage(url, { view: "map", region: found.region });
+  const page = await openPage(url, { view: "map", region: found.region, filters: 0 });
   await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
   const canvas = page.locator("canvas.map.parts");
   await canvas.focus();
@@ -267,7 +267,7 @@ test("the size filter selects spans, blocks and size classes", { timeout: TEST_T
     const after = await paint();
     assert.ok(after < before / 10, `spans of small blocks are faint: ${after} px of ${before}`);
   });
-  await page.goto(`${url}#view=map&sizeFrom=256K&region=${found.region}`);
+  await page.goto(`${url}#view=map&filters=1&sizeFrom=256K&region=${found.region}`);
   await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
   await eventually(async () =>
     assert.deepEqual(
@@ -287,7 +287,7 @@ test("the size filter selects spans, blocks and size classes", { timeout: TEST_T
   );
   await checkAccessibility(page, "map by size");
   // The same for the size classes.
-  await page.goto(`${url}#view=sizes&sizeFrom=1K&sizeTo=2K`);
+  await page.goto(`${url}#view=sizes&filters=1&sizeFrom=1K&sizeTo=2K`);
   await page.locator("table.sizes tbody tr").first().waitFor();
   const { size_classes } = await (await fetch(url + "api/stats")).json();
   await eventually(async () =>

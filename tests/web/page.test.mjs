@@ -116,7 +116,7 @@ test("functions equal those of seemalloc top for the same profile", async () => 
     stacks.values.reduce((sum, values) => sum + values[index], 0),
     expected.total,
   );
-  await page.goto(`${url}#view=functions&at=${moment.id}`);
+  await page.goto(`${url}#view=functions&filters=1&at=${moment.id}`);
   await page.getByRole("button", { name: "flat" }).waitFor();
   const own = expected.functions.filter((row) => row.flat > 0).map((row) => row.name);
   await eventually(async () => {
@@ -346,7 +346,7 @@ test("a report opens from its file without any request", { timeout: TEST_TIMEOUT
   await page.getByText("a report has no source code and no disassembly").waitFor();
   await page.getByText("no disassembly, no other formats in a report").waitFor();
   assert.equal(await page.getByRole("link").count(), 0, "a report has no dead links");
-  await page.goto(`file://${file}#view=functions`);
+  await page.goto(`file://${file}#view=functions&filters=1`);
   await page.getByLabel("compared with").locator("option").nth(5).waitFor({ state: "attached" });
   const moments = await page
     .getByLabel("compared with")

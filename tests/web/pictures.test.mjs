@@ -61,7 +61,7 @@ before(async () => {
 after(tearDown);
 
 async function picture(state, text, options = {}) {
-  const page = await openPage(address, state, { ...PAGE_OPTIONS, ...options });
+  const page = await openPage(address, { filters: 0, ...state }, { ...PAGE_OPTIONS, ...options });
   await page.getByText(text).first().waitFor();
   const image = await stableScreenshot(page);
   await closePage(page);
@@ -116,7 +116,7 @@ for (const [name, [state, text]] of Object.entries(VIEWS)) {
     const file = join(images, `web-${name}.png`);
     const found = join(root, "build", `web-${name}.png`);
     if (process.env.NEW_PICTURES) writeFileSync(file, await picture(state, text));
-    const page = await openPage(address, state, PAGE_OPTIONS);
+    const page = await openPage(address, { filters: 0, ...state }, PAGE_OPTIONS);
     await page.getByText(text).first().waitFor();
     let now;
     try {
@@ -152,7 +152,7 @@ test("the comparison detects a view without one of its parts", { timeout: TEST_T
     (await differingShare(whole, await picture(state, text, { colorScheme: "dark" }))) > MAX_DIFFERENCE,
     "dark for light",
   );
-  const page = await openPage(address, state, PAGE_OPTIONS);
+  const page = await openPage(address, { filters: 0, ...state }, PAGE_OPTIONS);
   await page.getByText(text).first().waitFor();
   await stableScreenshot(page);
   await page

@@ -258,7 +258,7 @@ test("a link shows the same zoom, column and window", { timeout: TEST_TIMEOUT_MS
   await again.goto(again.url());
   await again.reload();
   await again.locator("th[aria-sort=descending]").filter({ hasText: "cum" }).waitFor();
-  await again.goto(`${files}#view=growth`);
+  await again.goto(`${files}#view=growth&filters=1`);
   await again.getByLabel("window").selectOption("60");
   await again.reload();
   await again.getByLabel("window").waitFor();

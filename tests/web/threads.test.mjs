@@ -120,7 +120,7 @@ test("patterns follow the server's syntax: invalid ones are reported and marked"
   await marked("false");
   assert.equal(await page.locator("p.problem").count(), 0);
   await page.goto("about:blank");
-  await page.goto(`${url}#view=functions&kind=threads&thread=(`);
+  await page.goto(`${url}#view=functions&filters=1&kind=threads&thread=(`);
   await page.getByRole("alert").filter({ hasText: "missing closing )" }).waitFor();
   await setFilter(page, "reader");
   await waitForTotal(page, liveBytes("reader", 400)); // an invalid filter in a link can be corrected

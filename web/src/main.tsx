@@ -8,6 +8,7 @@ import { api } from "./api.ts";
 import { knownView, missingData } from "./model/views.ts";
 import { type Change, useRequest, useViewState, type ViewState } from "./state.ts";
 import { Bar } from "./views/bar.tsx";
+import { FilterBar } from "./views/filterbar.tsx";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
 import { IgnoredFilters } from "./views/ignoredfilters.tsx";
@@ -19,6 +20,9 @@ import { TimeRange } from "./views/timerange.tsx";
 
 // The views of a time range, which can be selected in a folder.
 const TIME_RANGE_VIEWS = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
+
+// The views that ignore all filters: the page only shows what is set.
+const NO_FILTER_VIEWS = ["overview", "doctor", "settings"];
 
 const NO_POINTS: Point[] = [];
 
@@ -98,6 +102,9 @@ function Page() {
         )}
         {state.stored && TIME_RANGE_VIEWS.has(shown.view) && (
           <TimeRange points={latest} shown={shown} change={change} />
+        )}
+        {(NO_FILTER_VIEWS.includes(knownView(shown.view)) || missingData(shown.view, state)) && (
+          <FilterBar shown={shown} change={change} />
         )}
         <IgnoredFilters shown={shown} />
         {view}

@@ -38,6 +38,7 @@ export interface ViewState {
   thread: string; // for rows: a pattern for the thread's name, or its id
   seconds: number; // length of a window that starts now; 0: since the start
   colour: string; // flame graph: "module" or "change"; "": by change in a comparison
+  filters: boolean; // the filter bar is open
 }
 
 export const DEFAULT_STATE: ViewState = {
@@ -76,7 +77,13 @@ export const DEFAULT_STATE: ViewState = {
   last: 0,
   zoom: "",
   open: "",
+  filters: false,
 };
+
+/** The settings for another kind of profile, which has other types, moments and rows. */
+export function kindSettings(kind: string): Partial<ViewState> {
+  return { kind, type: "", base: -1, at: 0, labels: "", thread: "", seconds: 0 };
+}
 
 export function parseState(hash: string): ViewState {
   const params = new URLSearchParams(hash.replace(/^#/, ""));

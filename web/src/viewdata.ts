@@ -48,6 +48,11 @@ const FILTER_SETTINGS = ["type", "focus", "ignore", "hide", "module", "raw"] as 
 
 type ViewName = keyof typeof VIEW_SETTINGS;
 
+/** Whether the search affects a view. */
+export function hasSearch(view: string): boolean {
+  return (VIEW_SETTINGS[view as ViewName] as readonly string[]).includes("search");
+}
+
 /** The requested profile and view. Two requests are equal if their JSON is equal. */
 export interface ViewRequest {
   kind: string;

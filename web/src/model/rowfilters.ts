@@ -10,6 +10,9 @@ export function parseBytes(text: string): number | null {
   return match ? Math.round(Number(match[1]) * UNITS[match[2]!.toLowerCase()]!) : null;
 }
 
+/** How the page calls the labels of rows. */
+export const LABEL_NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by" };
+
 export interface RowFilter {
   sizeFrom: string; // as typed
   sizeTo: string;

@@ -8,6 +8,7 @@ import { bytes, clock } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
 import { sparkline } from "../model/series.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { FilterBar } from "./filterbar.tsx";
 import { Path } from "./path.tsx";
 import { SizeRange, ThreadFilter, threadSettings } from "./rowfilters.tsx";
 import { filterQuery, StackFilter } from "./stackfilter.tsx";
@@ -53,7 +54,11 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
   ]);
   return (
     <section>
-      <div class="bar">
+      <FilterBar
+        shown={shown}
+        change={change}
+        line={!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
+      >
         {shown.from === 0 && shown.until === 0 && (
           <label>
             window{" "}
@@ -81,8 +86,7 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
             set={(text) => change(threadSettings(state, text))}
           />
         )}
-        {!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
-      </div>
+      </FilterBar>
       {problem && (
         <p class="problem" role="alert">
           {problem}

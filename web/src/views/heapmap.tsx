@@ -11,6 +11,7 @@ import { blockSize, fragmentation, pinFilter, type RegionSums, sumRegions, total
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { patternError } from "../model/stacks.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { FilterBar } from "./filterbar.tsx";
 import { RegionGrid } from "./regiongrid.tsx";
 import { SizeRange } from "./rowfilters.tsx";
 import { DETAILED_REGIONS, PinningStack, type SpanFilter, SpanStrips, SpanTable } from "./spans.tsx";
@@ -134,6 +135,14 @@ export function HeapMap({ state, shown, change }: { state: State; shown: ViewSta
   const share = fragmentation(all);
   return (
     <section>
+      <FilterBar
+        shown={shown}
+        change={change}
+        line={<SavePicture name="seemalloc.map" pixels draw={() => snapshot(picture.current!)} />}
+      >
+        <SizeRange shown={shown} change={change} />
+        <StackFilter shown={shown} change={change} problem={filterError} modules={undefined} />
+      </FilterBar>
       {problem && (
         <p class="problem" role="alert">
           {problem}
@@ -156,9 +165,6 @@ export function HeapMap({ state, shown, change }: { state: State; shown: ViewSta
               <option value="class">size class</option>
             </select>
           </label>
-          <SizeRange shown={shown} change={change} />
-          <StackFilter shown={shown} change={change} problem={filterError} modules={undefined} />
-          <SavePicture name="seemalloc.map" pixels draw={() => snapshot(picture.current!)} />
           <span class="legend map">
             <span style={{ background: LIVE }} />
             live

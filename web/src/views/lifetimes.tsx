@@ -10,6 +10,7 @@ import { rowQuery } from "../model/rowfilters.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
 import { ChunkedRows } from "./chunkedrows.tsx";
 import { UnknownFreeingStacks } from "./deaths.tsx";
+import { FilterBar } from "./filterbar.tsx";
 import { Path } from "./path.tsx";
 import { SizeRange, ThreadFilter, threadSettings } from "./rowfilters.tsx";
 import { filterQuery, StackFilter } from "./stackfilter.tsx";
@@ -58,19 +59,26 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: ViewS
   const query = state.report ? "" : filterQuery(shown) + rowQuery({ ...shown, labels: "", seconds: 0 });
   const { value, problem } = useRequest(() => api.lifetimes(query), 5000, [query]);
   const bar = (
-    <div class="bar">
-      {!state.report && <StackFilter shown={shown} change={change} problem={problem} modules={value?.modules ?? []} />}
-      {!state.report && <SizeRange shown={shown} change={change} />}
-      {!state.report && (value?.threads || shown.thread) && (
-        <ThreadFilter
-          names={value?.threads ?? []}
-          value={shown.thread}
-          problem={problem}
-          set={(text) => change(shown.kind === "heap" ? threadSettings(state, text) : { thread: text })}
-        />
+    <FilterBar
+      shown={shown}
+      change={change}
+      line={value && <SavePicture name="seemalloc.lifetimes" draw={() => snapshot(picture.current!)} />}
+    >
+      {!state.report && (
+        <>
+          <StackFilter shown={shown} change={change} problem={problem} modules={value?.modules ?? []} />
+          <SizeRange shown={shown} change={change} />
+          {(value?.threads || shown.thread) && (
+            <ThreadFilter
+              names={value?.threads ?? []}
+              value={shown.thread}
+              problem={problem}
+              set={(text) => change(shown.kind === "heap" ? threadSettings(state, text) : { thread: text })}
+            />
+          )}
+        </>
       )}
-      {value && <SavePicture name="seemalloc.lifetimes" draw={() => snapshot(picture.current!)} />}
-    </div>
+    </FilterBar>
   );
   const order = Object.hasOwn(ORDERS, shown.by) ? (shown.by as Order) : "short";
   const selectedClass = value?.classes.indexOf(shown.lived) ?? -1;

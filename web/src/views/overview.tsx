@@ -8,7 +8,7 @@ import { RESIDENT_PARTS } from "../model/residentparts.ts";
 import { appendPoints, insertGaps, ratePerSecond, timesInSeconds, valuesOf } from "../model/series.ts";
 import type { FunctionMemory } from "../model/stacks.ts";
 import { nearestPair } from "../model/timeline.ts";
-import { type Change, DEFAULT_STATE, useRequest, type ViewState } from "../state.ts";
+import { type Change, DEFAULT_STATE, kindSettings, useRequest, type ViewState } from "../state.ts";
 import { useViewData } from "../useviewdata.ts";
 import { type ViewData, type ViewResult, viewRequest } from "../viewdata.ts";
 import { CPU_KIND } from "./cpu.tsx";
@@ -234,21 +234,7 @@ export function Overview({
           {suspects.problem && <p class="problem">{suspects.problem}</p>}
           {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
             <p>
-              <button
-                class="link"
-                onClick={() =>
-                  change({
-                    view: "flame",
-                    kind: CPU_KIND,
-                    type: "",
-                    at: 0,
-                    base: -1,
-                    labels: "",
-                    thread: "",
-                    seconds: 0,
-                  })
-                }
-              >
+              <button class="link" onClick={() => change({ view: "flame", ...kindSettings(CPU_KIND) })}>
                 CPU time by function
               </button>
             </p>

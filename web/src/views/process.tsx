@@ -9,7 +9,8 @@ import { bytes, count, duration } from "../model/format.ts";
 import { groupLarge, internalFragmentation, sumRequests } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { missingData } from "../model/views.ts";
-import { type Change, useRequest, type ViewState } from "../state.ts";
+import { type Change, kindSettings, useRequest, type ViewState } from "../state.ts";
+import { FilterBar } from "./filterbar.tsx";
 import { PROFILE_VIEWS } from "./profile.tsx";
 import { SizeRange } from "./rowfilters.tsx";
 import { Term } from "./term.tsx";
@@ -50,10 +51,13 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
   );
   return (
     <section>
-      <div class="bar">
+      <FilterBar
+        shown={shown}
+        change={change}
+        line={value && <SavePicture name="seemalloc.sizes" draw={() => snapshot(tables.current!)} />}
+      >
         <SizeRange shown={shown} change={change} />
-        {value && <SavePicture name="seemalloc.sizes" draw={() => snapshot(tables.current!)} />}
-      </div>
+      </FilterBar>
       <Problem text={problem} />
       {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
       {requestsAnswer.value?.length === 0 && (
@@ -239,18 +243,7 @@ function findingView(id: string, state: State): Partial<ViewState> | undefined {
   if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
   // A profile that can no longer be taken is not requested.
   const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);
-  return {
-    view,
-    at: 0,
-    base: -1,
-    labels: "",
-    thread: "",
-    seconds: 0,
-    sizeFrom: "",
-    sizeTo: "",
-    kind: has ? kind : "heap",
-    type: has ? type : "",
-  };
+  return { view, ...kindSettings(has ? kind : "heap"), type: has ? type : "", sizeFrom: "", sizeTo: "" };
 }
 
 /** "No problem" is shown as good only if every check could look. */

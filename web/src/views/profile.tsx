@@ -6,19 +6,20 @@ import { FREED_BY_FRAME } from "../model/deaths.ts";
 import { amount, bytes, clock, differenceError, plusMinus } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
 import { patternError } from "../model/stacks.ts";
-import { type Change, useRequest, type ViewState } from "../state.ts";
+import { type Change, kindSettings, useRequest, type ViewState } from "../state.ts";
 import { useViewData } from "../useviewdata.ts";
-import { type ProfileInfo, type ViewData, viewRequest } from "../viewdata.ts";
+import { hasSearch, type ProfileInfo, type ViewData, viewRequest } from "../viewdata.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
 import { CPU_KIND, CPUTime, NoCPUSamples } from "./cpu.tsx";
 import { UnknownFreeingStacks } from "./deaths.tsx";
+import { FilterBar } from "./filterbar.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
 import { Graph } from "./graph.tsx";
 import { PprofLink } from "./pprof.tsx";
-import { RowFilters } from "./rowfilters.tsx";
+import { RowFilters, UnsupportedFilters } from "./rowfilters.tsx";
 import { Source } from "./source.tsx";
 import { TimeLine } from "./timeline.tsx";
 import { Tree } from "./tree.tsx";
@@ -96,42 +97,25 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
     }
   };
   const isHeap = shown.kind === "heap"; // other kinds are taken on request
-  // On a phone they would fill the screen.
-  const [isExpanded, setExpanded] = useState(() => !matchMedia("(max-width: 700px)").matches);
-  const filterCount = [
-    shown.focus,
-    shown.ignore,
-    shown.hide,
-    shown.raw,
-    shown.module,
-    shown.sizeFrom,
-    shown.sizeTo,
-    shown.labels,
-    shown.thread,
-    shown.seconds,
-    shown.search,
-  ].filter(Boolean).length;
+  const momentText = (id: number) => moments.find((moment) => moment.id === id)?.label;
   const patternErrors = PATTERNS.map((name) => patternError(name, shown[name])).filter(Boolean);
   return (
     <>
-      <div class="bar controls">
+      <FilterBar
+        shown={shown}
+        change={change}
+        isProfile
+        texts={{
+          shows: about?.types.find((one) => one.name === shown.type)?.what,
+          at: momentText(shown.at),
+          "compared with": momentText(shown.base),
+        }}
+        line={hasSearch(shown.view) && text("search", "Marks or selects functions that match")}
+      >
         {(state.kinds?.length ?? 0) > 1 && (
           <label>
             profile{" "}
-            <select
-              value={shown.kind}
-              onChange={(event) =>
-                change({
-                  kind: event.currentTarget.value,
-                  type: "",
-                  base: -1,
-                  at: 0,
-                  labels: "",
-                  thread: "",
-                  seconds: 0,
-                })
-              }
-            >
+            <select value={shown.kind} onChange={(event) => change(kindSettings(event.currentTarget.value))}>
               {state.kinds!.map((kind) => (
                 <option key={kind.name} value={kind.name} title={kind.what}>
                   {kind.name}
@@ -188,71 +172,61 @@ function ProfileControls({ state, about, moments: listed, shown, change, problem
             {error}
           </span>
         )}
-        <button class="toggle-filters" aria-expanded={isExpanded} onClick={() => setExpanded(!isExpanded)}>
-          filters and formats{filterCount > 0 && ` (${filterCount})`}
-        </button>
-        {isExpanded && (
-          <>
-            {text("focus", "Only stacks with a function that matches this regular expression")}
-            {text("ignore", "No stacks with a function that matches")}
-            {text("hide", "Removes matching functions from the stacks")}
-            <label title="Shows stacks as they are, with the functions of libraries, wrappers of malloc and start-up. Otherwise memory is charged to the first function of the program.">
-              <input
-                type="checkbox"
-                checked={shown.raw}
-                onChange={(event) => change({ raw: event.currentTarget.checked })}
-              />{" "}
-              all frames
-            </label>
-            <label>
-              module{" "}
-              <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
-                <option value="">all</option>
-                {about?.modules.map((name) => (
-                  <option key={name}>{name}</option>
-                ))}
-              </select>
-            </label>
-            <RowFilters state={state} labels={about?.labels} shown={shown} change={change} problem={problem} />
-            {text("search", "Marks functions that match")}
-            {!state.report && (
-              <label>
-                save as{" "}
-                <select
-                  value=""
-                  onChange={(event) => {
-                    const format = event.currentTarget.value;
-                    location.href = format === "report" ? "api/report" : download(shown, format);
-                    event.currentTarget.value = "";
-                  }}
-                >
-                  <option value="">…</option>
-                  {FORMATS.map((name) => (
-                    <option key={name}>{name}</option>
-                  ))}
-                  <option value="report" title="This page in one file, which opens without seemalloc">
-                    report of this page
-                  </option>
-                </select>
-              </label>
-            )}
-            {!!state.report && (
-              <span
-                class="note"
-                title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles"
-              >
-                no disassembly, no other formats in a report
-              </span>
-            )}
-            {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
-          </>
+        {text("focus", "Only stacks with a function that matches this regular expression")}
+        {text("ignore", "No stacks with a function that matches")}
+        {text("hide", "Removes matching functions from the stacks")}
+        <label title="Shows stacks as they are, with the functions of libraries, wrappers of malloc and start-up. Otherwise memory is charged to the first function of the program.">
+          <input
+            type="checkbox"
+            checked={shown.raw}
+            onChange={(event) => change({ raw: event.currentTarget.checked })}
+          />{" "}
+          all frames
+        </label>
+        <label>
+          module{" "}
+          <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
+            <option value="">all</option>
+            {about?.modules.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <RowFilters state={state} labels={about?.labels} shown={shown} change={change} problem={problem} />
+        {!state.report && (
+          <label>
+            save as{" "}
+            <select
+              value=""
+              onChange={(event) => {
+                const format = event.currentTarget.value;
+                location.href = format === "report" ? "api/report" : download(shown, format);
+                event.currentTarget.value = "";
+              }}
+            >
+              <option value="">…</option>
+              {FORMATS.map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+              <option value="report" title="This page in one file, which opens without seemalloc">
+                report of this page
+              </option>
+            </select>
+          </label>
         )}
-      </div>
+        {!!state.report && (
+          <span class="note" title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles">
+            no disassembly, no other formats in a report
+          </span>
+        )}
+        {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
+      </FilterBar>
       {patternErrors.map((text) => (
         <p key={text} class="problem" role="status">
           {text}. Until it is valid it is ignored.
         </p>
       ))}
+      <UnsupportedFilters labels={about?.labels} shown={shown} />
     </>
   );
 }

@@ -3,11 +3,9 @@
 import type { Labels, State } from "../answers.ts";
 import { hasThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
-import { isValidRange, unsupportedFilters, withLabel } from "../model/rowfilters.ts";
+import { isValidRange, LABEL_NAMES, unsupportedFilters, withLabel } from "../model/rowfilters.ts";
 import type { Change, ViewState } from "../state.ts";
 import { isRejected, TextInput } from "./textinput.tsx";
-
-const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
 
 // Profiles of these kinds show a single moment and cannot be subtracted. The heap has moments to compare, and CPU
 // profiles have their own duration.
@@ -111,7 +109,6 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
   const { thread: threads, ...texts } = labels.texts;
   const selectedLabels = new URLSearchParams(shown.labels);
   const values = (key: string) => sortByDuration([...new Set([...(texts[key] ?? []), ...selectedLabels.getAll(key)])]);
-  const unsupported = unsupportedFilters(shown, labels);
   return (
     <>
       {(labels.most > 0 || shown.sizeFrom || shown.sizeTo) && (
@@ -123,7 +120,7 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
       )}
       {[...new Set([...Object.keys(texts), ...selectedLabels.keys()])].sort().map((key) => (
         <label key={key}>
-          {NAMES[key] ?? key}{" "}
+          {LABEL_NAMES[key] ?? key}{" "}
           <select
             value={selectedLabels.get(key) ?? ""}
             onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}
@@ -151,12 +148,17 @@ export function RowFilters({ state, labels, shown, change, problem }: Props) {
           </select>
         </label>
       )}
-      {unsupported.length > 0 && (
-        <span class="note" role="status">
-          Profiles of the kind {shown.kind} do not tell {unsupported.map((name) => NAMES[name] ?? name).join(", ")}: no
-          row passes.
-        </span>
-      )}
     </>
   );
+}
+
+/** The message about filters for properties that the profile's rows do not have. */
+export function UnsupportedFilters({ labels, shown }: { labels: Labels | undefined; shown: ViewState }) {
+  const unsupported = labels ? unsupportedFilters(shown, labels) : [];
+  return unsupported.length > 0 ? (
+    <p class="note" role="status">
+      Profiles of the kind {shown.kind} do not tell {unsupported.map((name) => LABEL_NAMES[name] ?? name).join(", ")}:
+      no row passes.
+    </p>
+  ) : null;
 }

@@ -5,6 +5,7 @@ import { api, isReport } from "../api.ts";
 import { filterError, filterEvents } from "../model/events.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import type { Change, ViewState } from "../state.ts";
+import { FilterBar } from "./filterbar.tsx";
 import { ThreadFilter } from "./rowfilters.tsx";
 import { StackFilter } from "./stackfilter.tsx";
 import { Term } from "./term.tsx";
@@ -122,6 +123,8 @@ export function Trace({ shown: all, change }: { shown: ViewState; change: Change
             ))}
           </select>
         </label>
+      </div>
+      <FilterBar shown={all} change={change}>
         <StackFilter shown={all} change={change} problem={wrong} modules={undefined} />
         <ThreadFilter
           names={[...new Set(events.map((event) => event.thread_name))].sort()}
@@ -129,7 +132,7 @@ export function Trace({ shown: all, change }: { shown: ViewState; change: Change
           problem={wrong}
           set={(text) => change({ thread: text })}
         />
-      </div>
+      </FilterBar>
       {wrong && (
         <p class="problem" role="alert">
           {wrong}
