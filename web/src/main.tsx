@@ -2,9 +2,10 @@
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { Point, State } from "./answers.ts";
 import { api } from "./api.ts";
+import type { Command } from "./model/commands.ts";
 import { knownView, missingData } from "./model/views.ts";
 import { type Change, useRequest, useViewState, type ViewState } from "./state.ts";
 import { Bar } from "./views/bar.tsx";
@@ -12,8 +13,10 @@ import { FilterBar } from "./views/filterbar.tsx";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
 import { IgnoredFilters } from "./views/ignoredfilters.tsx";
+import { KeyList, useKeys } from "./views/keys.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
+import { commandsOf, Palette } from "./views/palette.tsx";
 import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 import { TimeRange } from "./views/timerange.tsx";
@@ -69,6 +72,19 @@ function Page() {
     () => state && <View state={state} points={viewPoints} shown={shown} change={change} />,
     [state, viewPoints, shown, change],
   );
+  const [dialog, setDialog] = useState<"" | "palette" | "keys">("");
+  const [failure, setFailure] = useState(""); // of the last command
+  const showKeys = () => setDialog("keys");
+  useKeys({ showPalette: () => setDialog("palette"), showKeys, change });
+  const run = async (command: Command) => {
+    try {
+      setFailure("");
+      await command.run();
+    } catch (reason) {
+      setFailure(`${command.name}: ${reason instanceof Error ? reason.message : String(reason)}`);
+    }
+  };
+  const closeDialog = (closed: typeof dialog) => setDialog((current) => (current === closed ? "" : current));
   if (!state)
     return (
       <main>
@@ -78,8 +94,21 @@ function Page() {
   document.title = `${state.title} – seemalloc`;
   return (
     <>
-      <Bar state={state} shown={shown} change={change} />
+      <Bar state={state} shown={shown} change={change} showKeys={showKeys} />
+      {dialog === "palette" && (
+        <Palette
+          commands={commandsOf(state, shown, change, showKeys)}
+          close={() => closeDialog("palette")}
+          run={(command) => void run(command)}
+        />
+      )}
+      {dialog === "keys" && <KeyList close={() => closeDialog("keys")} />}
       <main>
+        {failure && (
+          <p class="problem" role="alert">
+            {failure}
+          </p>
+        )}
         {problem && (
           <p class="problem" role="alert">
             {problem}

@@ -24,7 +24,14 @@ function onKeyDown(event: KeyboardEvent): void {
   event.preventDefault();
 }
 
-export function Bar({ state, shown, change }: { state: State; shown: ViewState; change: Change }) {
+interface Props {
+  state: State;
+  shown: ViewState;
+  change: Change;
+  showKeys: () => void;
+}
+
+export function Bar({ state, shown, change, showKeys }: Props) {
   const header = useRef<HTMLElement>(null);
   // What sticks below the header needs its height, which depends on the title and the width.
   useEffect(() => {
@@ -57,6 +64,9 @@ export function Bar({ state, shown, change }: { state: State; shown: ViewState; 
           </button>
         ))}
       </nav>
+      <button class="keys" onClick={showKeys}>
+        ? keys
+      </button>
       <nav aria-label="Views" class="views" onKeyDown={onKeyDown}>
         {Object.entries(selected.views).map(([id, name]) => (
           <button
