@@ -91,6 +91,15 @@ func (s *Server) Report(w io.Writer) error {
 		}
 		data.Answers[name] = answer
 	}
+	if info, err := s.info(); err == nil && info != nil {
+		public := *info
+		public.Command = "" // it may contain secrets, and a report is for others
+		data.Answers["process"] = &public
+	} else if err == nil {
+		data.Answers["process"] = nil
+	} else {
+		data.Missing["process"] = err.Error()
+	}
 	// A report contains the names of source files but not their content.
 	data.Missing["source"] = "a report has no source code and no disassembly; `seemalloc web` shows both where the program and its source are"
 	return writeReport(w, data)

@@ -82,6 +82,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("source", s.source)
 	s.get("suspects", s.suspects)
 	s.get("choices", s.choices)
+	s.get("process", s.processInfo)
 	s.get("stats", s.stats)
 	s.get("requests", s.requests)
 	s.get("settings", s.settings)

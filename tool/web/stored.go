@@ -340,13 +340,14 @@ type storedState struct {
 	Dir     string `json:"dir"`
 	Problem string `json:"problem,omitempty"` // why it is not being written at present
 	Map     bool   `json:"map,omitempty"`     // it has a map
+	Doctor  bool   `json:"doctor,omitempty"`  // it has doctor's findings
 }
 
 func (h *History) storedState() *storedState {
 	if h.disk == nil {
 		return nil
 	}
-	s := &storedState{Dir: h.disk.store.Dir(), Map: h.hasNote(storedMapName)}
+	s := &storedState{Dir: h.disk.store.Dir(), Map: h.hasNote(storedMapName), Doctor: h.hasNote("doctor")}
 	if err := h.Failure(); err != nil {
 		s.Problem = err.Error()
 	}

@@ -203,6 +203,7 @@ type Watcher struct {
 
 	mutex    sync.Mutex
 	last     *attach.Stats
+	info     *processInfo // nil before the first statistics
 	ended    error
 	over     chan struct{} // closed when ended is set
 	failures [2]error      // of the last statistics and of the last profile; nil: no failure
@@ -230,6 +231,12 @@ func (w *Watcher) Last() (*attach.Stats, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.last, w.ended
+}
+
+func (w *Watcher) processInfo() *processInfo {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.info
 }
 
 // NotAnswering returns why the process cannot be queried at present, or nil.
@@ -284,8 +291,15 @@ func (w *Watcher) points() {
 			continue
 		}
 		w.mutex.Lock()
+		isFirst := w.info == nil
+		if isFirst {
+			w.info = w.process.infoOf(stats, began)
+		}
 		w.last = stats
 		w.mutex.Unlock()
+		if isFirst {
+			w.history.StoreAnswer("process", w.info)
+		}
 		w.history.Add(pointOf(stats, began))
 		w.history.StoreAnswer("stats", stats)
 		time.Sleep(min(max(interval-time.Since(began), statsShare*elapsed), maxInterval))

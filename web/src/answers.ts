@@ -10,7 +10,15 @@ export interface State {
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
   report?: number; // in a report: its time
-  stored?: { dir: string; problem?: string; map?: boolean }; // a folder, whose data can be requested by time; map: it has one
+  stored?: { dir: string; problem?: string; map?: boolean; doctor?: boolean }; // a folder, whose data can be requested by time; map, doctor: it has them
+}
+
+/** Which process the page shows. */
+export interface ProcessInfo {
+  host: string;
+  command?: string; // unknown in a report
+  version: string; // of the library
+  started: number; // ms since 1970
 }
 
 /** The figures of one moment: present bytes, and counts since the start of the process. Times are ms since 1970. */
@@ -140,6 +148,7 @@ export interface Stats {
   memory: Record<string, number>;
   sampling: Record<string, number>;
   system: { calls: CallCount[] | null; refault_bytes: number; minor_faults: number; major_faults: number };
+  pressure?: { limit: number; usage: number }; // of its memory cgroup: the nearest limit, 0: none; its bytes, without page cache
   purge: { mode: string; delay_ms: number; purged_bytes: number; postponed: number };
   size_classes: SizeClass[] | null;
 }

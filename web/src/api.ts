@@ -9,6 +9,7 @@ import type {
   MapSums,
   Moment,
   Point,
+  ProcessInfo,
   Request,
   Setting,
   Source,
@@ -90,6 +91,7 @@ export const api = {
   source: (file: string) => get<Source>(`source?file=${encodeURIComponent(file)}`),
   suspects: (last: number, from = 0, until = 0, filters = "") =>
     get<Suspect[]>((from || until ? `suspects?${timeRange(from, until)}` : `suspects?last=${last}`) + filters),
+  process: () => get<ProcessInfo | null>("process"), // null: an older tool wrote the folder
   stats: () => get<Stats>("stats"),
   choices: () => get<Choices>("choices"),
   requests: () => get<Request[]>("requests"),

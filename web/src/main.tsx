@@ -9,6 +9,7 @@ import type { Command } from "./model/commands.ts";
 import { knownView, missingData } from "./model/views.ts";
 import { type Change, useRequest, useViewState, type ViewState } from "./state.ts";
 import { Bar } from "./views/bar.tsx";
+import { Doctor } from "./views/doctor.tsx";
 import { FilterBar } from "./views/filterbar.tsx";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
@@ -17,7 +18,7 @@ import { KeyList, useKeys } from "./views/keys.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
 import { commandsOf, Palette } from "./views/palette.tsx";
-import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
+import { Kernel, Settings, Sizes } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 import { TimeRange } from "./views/timerange.tsx";
 

@@ -136,8 +136,9 @@ export function useRequest<T>(
   send: (isRepeat: boolean) => Promise<T>,
   intervalMs: number,
   dependencies: unknown[],
-): { value: T | null; problem: string } {
+): { value: T | null; problem: string; isPending: boolean } {
   const [value, setValue] = useState<T | null>(null);
+  const [isPending, setPending] = useState(true); // no answer since a dependency changed
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let cancelled = false;
@@ -149,6 +150,7 @@ export function useRequest<T>(
         document.addEventListener("visibilitychange", poll);
         return;
       }
+      if (!isRepeat) setPending(true);
       try {
         const answer = await send(isRepeat);
         if (cancelled) return;
@@ -158,6 +160,7 @@ export function useRequest<T>(
         if (cancelled) return;
         setProblem(failure instanceof Error ? failure.message : String(failure));
       }
+      setPending(false);
       isRepeat = true;
       if (intervalMs > 0) timer = window.setTimeout(poll, intervalMs);
     };
@@ -168,5 +171,5 @@ export function useRequest<T>(
       document.removeEventListener("visibilitychange", poll);
     };
   }, dependencies);
-  return { value, problem };
+  return { value, problem, isPending };
 }

@@ -38,6 +38,16 @@ export function duration(ns: number): string {
   return `${(ns / 1e9).toFixed(2)} s`;
 }
 
+/** A long time, in its two largest units: "3 h 20 min". */
+export function timeSpan(seconds: number): string {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 90) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const hours = Math.round(minutes / 60);
+  return `${Math.floor(hours / 24)} days ${hours % 24} h`;
+}
+
 export function percent(part: number, whole: number): string {
   if (whole === 0) return "";
   if (part === 0) return "0 %";

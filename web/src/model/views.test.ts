@@ -25,6 +25,6 @@ test("a view without data says why", () => {
   assert.deepEqual(missing({ ...process, live: true }), []);
   assert.deepEqual(missing({ ...process, ended: "exited" }), []);
   assert.deepEqual(missing({ ...process, report: 1 }), []);
-  assert.deepEqual(missing({ ...process, stored: { dir: "d" } }), ["map"]);
-  assert.deepEqual(missing({ ...process, stored: { dir: "d", map: true } }), []);
+  assert.deepEqual(missing({ ...process, stored: { dir: "d" } }), ["doctor", "map"]);
+  assert.deepEqual(missing({ ...process, stored: { dir: "d", map: true, doctor: true } }), []);
 });

@@ -58,7 +58,10 @@ const PROCESS_VIEWS = ["doctor", "lifetimes", "map", "sizes", "kernel", "setting
 export function missingData(view: string, state: State): string {
   if (!state.process && PROCESS_VIEWS.includes(view))
     return "Saved profiles do not contain this. The page of a running process shows it: seemalloc web PID.";
-  if (view === "map" && !state.live && !state.ended && !state.report && !state.stored?.map)
+  if (state.live || state.ended || state.report) return "";
+  if (view === "map" && !state.stored?.map)
     return "This folder has no heap map: the tool takes one a minute while the process runs, and older tools stored none.";
+  if (view === "doctor" && !state.stored?.doctor)
+    return "This folder has no findings: doctor looks when Overview or Doctor is open while the process runs.";
   return "";
 }

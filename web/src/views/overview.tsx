@@ -1,4 +1,4 @@
-// The process's memory, over time and in words.
+// The summary: the figures of the process, what to look at, and its memory over time.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Point, SampleType, State, Suspect } from "../answers.ts";
 import { api } from "../api.ts";
@@ -12,6 +12,8 @@ import { type Change, DEFAULT_STATE, kindSettings, useRequest, type ViewState } 
 import { useViewData } from "../useviewdata.ts";
 import { type ViewData, type ViewResult, viewRequest } from "../viewdata.ts";
 import { CPU_KIND } from "./cpu.tsx";
+import { Findings } from "./doctor.tsx";
+import { Facts } from "./facts.tsx";
 import { Path } from "./path.tsx";
 import { Term } from "./term.tsx";
 
@@ -177,6 +179,32 @@ export function Overview({
   const now = last && RESIDENT_PARTS.map((part) => ({ ...part, value: part.of(last) }));
   return (
     <section>
+      {last && state.process && <Facts points={points} state={state} />}
+      {state.process && (
+        <>
+          <h2>Findings</h2>
+          <Findings state={state} change={change} />
+        </>
+      )}
+      <div class="columns">
+        <div>
+          <h2>Largest holders</h2>
+          <LargestHolders result={holders.value} change={change} />
+          {(holders.problem || lastMoment.problem) && <p class="problem">{holders.problem || lastMoment.problem}</p>}
+        </div>
+        <div>
+          <h2>Growth</h2>
+          <FastestGrowth suspects={suspects.value} change={change} />
+          {suspects.problem && <p class="problem">{suspects.problem}</p>}
+          {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
+            <p>
+              <button class="link" onClick={() => change({ view: "flame", ...kindSettings(CPU_KIND) })}>
+                CPU time by function
+              </button>
+            </p>
+          )}
+        </div>
+      </div>
       {now && (
         <p class="total">
           <strong>{bytes(last.rss)}</strong> resident ={" "}
@@ -222,25 +250,6 @@ export function Overview({
           }}
         />
       )}
-      <div class="columns">
-        <div>
-          <h2>Largest holders</h2>
-          <LargestHolders result={holders.value} change={change} />
-          {(holders.problem || lastMoment.problem) && <p class="problem">{holders.problem || lastMoment.problem}</p>}
-        </div>
-        <div>
-          <h2>Growth</h2>
-          <FastestGrowth suspects={suspects.value} change={change} />
-          {suspects.problem && <p class="problem">{suspects.problem}</p>}
-          {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
-            <p>
-              <button class="link" onClick={() => change({ view: "flame", ...kindSettings(CPU_KIND) })}>
-                CPU time by function
-              </button>
-            </p>
-          )}
-        </div>
-      </div>
       {points.length > 1 && (
         <div class="columns">
           {points.some((point) => point.allocated) && (

@@ -1,28 +1,18 @@
-// Size classes, calls into the kernel, doctor's findings, and the options: one table each.
+// Size classes, calls into the kernel, and the options: one table each.
 import { useRef, useState } from "preact/hooks";
-import type { Diagnosis, Request, Setting, State } from "../answers.ts";
+import type { Request, Setting, State } from "../answers.ts";
 import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
-import { FINDING_VIEWS, functionAt } from "../model/findings.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import { groupLarge, internalFragmentation, sumRequests } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
-import { missingData } from "../model/views.ts";
-import { type Change, kindSettings, useRequest, type ViewState } from "../state.ts";
+import { type Change, useRequest, type ViewState } from "../state.ts";
 import { FilterBar } from "./filterbar.tsx";
-import { PROFILE_VIEWS } from "./profile.tsx";
+import { Problem } from "./problem.tsx";
 import { SizeRange } from "./rowfilters.tsx";
 import { Term } from "./term.tsx";
 import { Trace } from "./trace.tsx";
-
-function Problem({ text }: { text: string }) {
-  return text ? (
-    <p class="problem" role="alert">
-      {text}
-    </p>
-  ) : null;
-}
 
 export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
   const { value, problem } = useRequest(api.stats, 2000, []);
@@ -233,99 +223,6 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: ViewStat
         <code>seemalloc trace PID</code> shows each call and its cause{live ? ", as this does:" : "."}
       </p>
       {live && <Trace shown={shown} change={change} />}
-    </section>
-  );
-}
-
-function findingView(id: string, state: State): Partial<ViewState> | undefined {
-  const { view, kind = "heap", type = "" } = FINDING_VIEWS[id] ?? {};
-  if (!view || missingData(view, state)) return undefined;
-  if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
-  // A profile that can no longer be taken is not requested.
-  const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);
-  return { view, ...kindSettings(has ? kind : "heap"), type: has ? type : "", sizeFrom: "", sizeTo: "" };
-}
-
-/** "No problem" is shown as good only if every check could look. */
-function Clean({ of }: { of: Diagnosis }) {
-  const unseen = of.looked_at.filter((one) => one.missing).map((one) => one.what);
-  return (
-    <p class={unseen.length ? "note" : "good"}>
-      No problem found in {of.seconds.toFixed(1)} s{unseen.length > 0 && `; not checked: ${unseen.join(", ")}`}.
-    </p>
-  );
-}
-
-export function Doctor({ state, change }: { state: State; change: Change }) {
-  const [round, setRound] = useState(0);
-  const { value, problem } = useRequest(api.doctor, 0, [round]);
-  return (
-    <section>
-      {state.live ? (
-        <div class="bar">
-          <button onClick={() => setRound(round + 1)}>check again</button> doctor takes two snapshots, two seconds apart
-        </div>
-      ) : (
-        !state.report && <p class="note">State at doctor's last check.</p>
-      )}
-      <Problem text={problem} />
-      {!value && !problem && <p>Checking …</p>}
-      {value && !value.findings?.length && <Clean of={value} />}
-      {value?.findings?.map((one) => (
-        <article key={one.id} class={`finding ${one.severity}`}>
-          <h2>
-            {one.title}: {one.figure}
-          </h2>
-          <p>{one.why}</p>
-          <ul>
-            {one.change.map((text) => (
-              <li key={text}>{text}</li>
-            ))}
-          </ul>
-          {one.sites && one.sites.length > 0 && (
-            <>
-              <p>{one.places}:</p>
-              <ol>
-                {one.sites.map((site) => (
-                  <li key={site.place}>
-                    <button
-                      class="link"
-                      onClick={() =>
-                        change({
-                          ...findingView("samples-lost", state),
-                          view: "callers",
-                          function: functionAt(site.place),
-                        })
-                      }
-                    >
-                      {site.place}
-                    </button>{" "}
-                    <small>
-                      {bytes(site.bytes)}, {Math.round(100 * site.share)} %{site.notes?.map((note) => `; ${note}`)}
-                    </small>
-                  </li>
-                ))}
-              </ol>
-            </>
-          )}
-          {findingView(one.id, state) && <button onClick={() => change(findingView(one.id, state)!)}>show it</button>}
-        </article>
-      ))}
-      {value && (
-        <details>
-          <summary>Checked values</summary>
-          <table class="figures">
-            <tbody>
-              {value.looked_at.map((one) => (
-                <tr key={one.id}>
-                  <td class="name">{one.what}</td>
-                  <td class="name">{one.missing || one.seen}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </details>
-      )}
     </section>
   );
 }
