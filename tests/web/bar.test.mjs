@@ -15,11 +15,12 @@ import {
 } from "./harness.mjs";
 import { takeLeakProfiles } from "./leakprofiles.mjs";
 
-let files;
+let files, first;
 
 before(
   async () => {
-    const { first, second } = await takeLeakProfiles();
+    let second;
+    ({ first, second } = await takeLeakProfiles());
     files = await serve(first, second);
     await startBrowser();
   },
@@ -135,5 +136,26 @@ test("what is set are chips, which are removed by keyboard", { timeout: TEST_TIM
     .waitFor();
   assert.equal(await chips.count(), 0);
   await eventually(() => assert.doesNotMatch(page.url(), /focus|base|at=/));
+  await closePage(page);
+});
+
+test("an empty view says why, and what to do", { timeout: TEST_TIMEOUT_MS }, async () => {
+  const page = await openPage(files, { view: "functions", focus: "xyzzy" });
+  await page.getByText("Nothing passes the filters (focus).").waitFor();
+  await checkAccessibility(page, "nothing passes");
+  await page.getByRole("button", { name: "remove them" }).click();
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  for (const [state, text] of [
+    ["view=functions&search=xyzzy", "No function matches the search “xyzzy”."],
+    ["view=functions&hide=.", "No stack has a function: all are hidden."],
+    ["view=changes&at=1&base=1", "Nothing changed between these two moments"],
+    ["view=callers&function=xyzzy", "No stack has xyzzy."],
+  ]) {
+    await page.goto(`${files}#${state}`);
+    await page.getByText(text).waitFor();
+  }
+  const single = await openPage(await serve(first), { view: "growth" });
+  await single.getByText("Growth needs 2 profiles of one process, and there is 1: open more of them").waitFor();
+  await closePage(single);
   await closePage(page);
 });

@@ -32,7 +32,7 @@ test("a table of 500 rows equals seemalloc top, and is drawn 100 rows per frame"
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const page = await openPage(url, { view: "growth" });
-  await page.getByText("Nothing grows").waitFor();
+  await page.getByText("Growth needs 2 profiles").waitFor();
   await page.evaluate(() => {
     window.pieces = [];
     const rowsOf = (nodes) =>

@@ -9,6 +9,7 @@ import type { Command } from "./model/commands.ts";
 import { knownView, missingData } from "./model/views.ts";
 import { type Change, useRequest, useViewState, type ViewState } from "./state.ts";
 import { Bar } from "./views/bar.tsx";
+import { Busy } from "./views/busy.tsx";
 import { Doctor } from "./views/doctor.tsx";
 import { FilterBar } from "./views/filterbar.tsx";
 import { Growth } from "./views/growth.tsx";
@@ -88,9 +89,7 @@ function Page() {
   const closeDialog = (closed: typeof dialog) => setDialog((current) => (current === closed ? "" : current));
   if (!state)
     return (
-      <main>
-        <p role="status">{problem || "…"}</p>
-      </main>
+      <main>{problem ? <p role="alert">{problem}. The page keeps trying.</p> : <Busy>Asks the server</Busy>}</main>
     );
   document.title = `${state.title} – seemalloc`;
   return (

@@ -34,7 +34,7 @@ async function request(viewRequest: ViewRequest, age: number): Promise<ViewResul
 }
 
 /** The latest data for a request. While new data is computed, the previous data is returned. */
-export function useViewData(viewRequest: ViewRequest | null): { value: ViewResult | null; problem: string } {
+export function useViewData(viewRequest: ViewRequest | null) {
   const isLive = !!viewRequest?.isLive;
   return useRequest<ViewResult | null>(
     async (isRepeat) => viewRequest && request(viewRequest, isRepeat ? 0 : isLive ? POLL_INTERVAL_MS : Infinity),

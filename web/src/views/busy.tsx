@@ -1,9 +1,10 @@
-// Work that takes long: what it is, and that it still runs.
+// Work that takes long: what it is, and that it still runs. It appears after a moment (style.css), so that fast answers do
+// not flicker.
 
 export function Busy({ children }: { children: preact.ComponentChildren }) {
   return (
-    <p class="busy" role="status">
+    <span class="busy" role="status">
       <progress aria-hidden="true" /> {children} …
-    </p>
+    </span>
   );
 }

@@ -133,7 +133,15 @@ export function Changes({
           />
         </tbody>
       </table>
-      {rows.length === 0 && <p class="note">No stack.</p>}
+      {rows.length === 0 && (
+        <p class="note">
+          {shown.search
+            ? `No stack that changed matches the search “${shown.search}”.`
+            : type
+              ? `No stack is ${type}: a click on ${type} shows all changes.`
+              : "Nothing changed between these two moments: choose moments that are further apart."}
+        </p>
+      )}
       {omitted > 0 && <p class="note">{count(omitted)} more: search or filter to see them.</p>}
       <p class="note">
         Both sides are estimates from samples: a small stack may be new, or gone, by chance. <code>seemalloc diff</code>{" "}

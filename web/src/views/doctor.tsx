@@ -54,7 +54,9 @@ export function Findings({ state, change }: { state: State; change: Change }) {
     return problem ? (
       <p class="note">Doctor could not look at the process: {problem}.</p>
     ) : (
-      <Busy>Doctor looks at the process for two seconds</Busy>
+      <p>
+        <Busy>Doctor looks at the process for two seconds</Busy>
+      </p>
     );
   return (
     <>
@@ -91,7 +93,11 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
         !state.report && <p class="note">State at doctor's last check.</p>
       )}
       <Problem text={problem} />
-      {!value && !problem && <Busy>Doctor looks at the process for two seconds</Busy>}
+      {!value && !problem && (
+        <p>
+          <Busy>Doctor looks at the process for two seconds</Busy>
+        </p>
+      )}
       {value && <LookedAt diagnosis={value} />}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>

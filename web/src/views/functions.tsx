@@ -8,6 +8,7 @@ import { Term } from "./term.tsx";
 export function Functions({
   about: { unit, isComparison, total: sum },
   data: { rows, omitted, column: by, reversed },
+  shown,
   change,
 }: ViewProps<"functions">) {
   const whole = sum.weight;
@@ -60,7 +61,13 @@ export function Functions({
         </tbody>
       </table>
       {omitted > 0 && <p class="note">{omitted} more: search or filter to see them.</p>}
-      {rows.length === 0 && <p class="note">No function passes the filters.</p>}
+      {rows.length === 0 && (
+        <p class="note">
+          {shown.search
+            ? `No function matches the search “${shown.search}”.`
+            : "No stack has a function: all are hidden."}
+        </p>
+      )}
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { bytes, clock } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
 import { sparkline } from "../model/series.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { Busy } from "./busy.tsx";
 import { FilterBar } from "./filterbar.tsx";
 import { Path } from "./path.tsx";
 import { SizeRange, ThreadFilter, threadSettings } from "./rowfilters.tsx";
@@ -25,6 +26,48 @@ function Spark({ values, times }: { values: number[]; times: number[] }) {
     <svg width="120" height="28" aria-hidden="true">
       <polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" />
     </svg>
+  );
+}
+
+// The number of profiles that growth needs, as in tool/web/profiles.go: two saved ones show what grew between them.
+const MIN_MOMENTS = 5;
+const MIN_SAVED = 2;
+
+/** Why no function is listed. */
+export function NoGrowth({
+  isFiltered,
+  byThread,
+  state,
+  shown,
+}: {
+  isFiltered: boolean;
+  byThread: boolean; // by other profiles than those that are stored
+  state: State;
+  shown: ViewState;
+}) {
+  const { value: moments } = useRequest(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [
+    state.live,
+    shown.from,
+    shown.until,
+  ]);
+  if (!moments) return null;
+  if (moments.some((moment) => moment.t === 0))
+    return <p class="note">Growth needs the times of the profiles, and one of these files does not tell its time.</p>;
+  const isObserved = state.live || !!state.ended || (state.process && !!state.report);
+  const [count, needed] = [moments.length, isObserved ? MIN_MOMENTS : MIN_SAVED];
+  if (!byThread && count < needed)
+    return (
+      <p class="note" role="status">
+        {state.live && <progress max={needed} value={count} aria-label="profiles" />} Growth needs {needed} profiles of
+        one process, and there {count === 1 ? "is 1" : `are ${count}`}
+        {state.live ? " so far: one is taken every few seconds." : ": open more of them, or look at a running process."}
+      </p>
+    );
+  return (
+    <p class="note">
+      {isFiltered ? "Nothing that passes the filters" : "Nothing"} grows with a certainty of 95 %
+      {!byThread && ` in ${count} profiles`}. A slow leak needs a longer time to be seen.
+    </p>
   );
 }
 
@@ -92,12 +135,7 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
           {problem}
         </p>
       )}
-      {value?.length === 0 && (
-        <p class="note">
-          {query ? "Nothing that passes the filters" : "Nothing"} grows with a certainty of 95 %, or there are too few
-          profiles (five of a process), or some of them have no time.
-        </p>
-      )}
+      {value?.length === 0 && <NoGrowth isFiltered={!!query} byThread={!!thread} state={state} shown={shown} />}
       {thread && state.live && (
         <p class="note">
           By thread, from profiles that are taken while this view is open
@@ -107,6 +145,11 @@ export function Growth({ state, shown, change }: { state: State; shown: ViewStat
       {value?.[0] && !value[0].steady && (
         <p class="note">
           What grew between {value[0].times.length} profiles: too few to distinguish steady growth from a jump.
+        </p>
+      )}
+      {!value && !problem && (
+        <p>
+          <Busy>Compares the profiles</Busy>
         </p>
       )}
       {value && value.length > 0 && (

@@ -11,6 +11,7 @@ import { blockSize, fragmentation, pinFilter, type RegionSums, sumRegions, total
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { patternError } from "../model/stacks.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { Busy } from "./busy.tsx";
 import { FilterBar } from "./filterbar.tsx";
 import { RegionGrid } from "./regiongrid.tsx";
 import { SizeRange } from "./rowfilters.tsx";
@@ -128,7 +129,9 @@ export function HeapMap({ state, shown, change }: { state: State; shown: ViewSta
             {problem}
           </p>
         ) : (
-          <p role="status">Looking …</p>
+          <p>
+            <Busy>Reads the heap map</Busy>
+          </p>
         )}
       </section>
     );

@@ -8,6 +8,7 @@ import { snapshot } from "../draw/snapshot.ts";
 import { bytes, clock, count, duration, percent } from "../model/format.ts";
 import { rowQuery } from "../model/rowfilters.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { Busy } from "./busy.tsx";
 import { ChunkedRows } from "./chunkedrows.tsx";
 import { UnknownFreeingStacks } from "./deaths.tsx";
 import { FilterBar } from "./filterbar.tsx";
@@ -99,7 +100,9 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: ViewS
             {problem}
           </p>
         ) : (
-          <p role="status">Looking …</p>
+          <p>
+            <Busy>Reads the lifetimes</Busy>
+          </p>
         )}
       </section>
     );
@@ -259,6 +262,13 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: ViewS
           </tbody>
         </table>
       </div>
+      {rows.length === 0 && (
+        <p class="note">
+          {query || selectedClass >= 0
+            ? "No sampled block passes the filters: remove some of them."
+            : "No block has been sampled yet: the program has allocated too little so far."}
+        </p>
+      )}
       {rows.length + value.more > MAX_ROWS && (
         <p class="note">{rows.length + value.more - MAX_ROWS} more stacks, with fewer blocks.</p>
       )}

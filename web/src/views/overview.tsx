@@ -11,9 +11,11 @@ import { nearestPair } from "../model/timeline.ts";
 import { type Change, DEFAULT_STATE, kindSettings, useRequest, type ViewState } from "../state.ts";
 import { useViewData } from "../useviewdata.ts";
 import { type ViewData, type ViewResult, viewRequest } from "../viewdata.ts";
+import { Busy } from "./busy.tsx";
 import { CPU_KIND } from "./cpu.tsx";
 import { Findings } from "./doctor.tsx";
 import { Facts } from "./facts.tsx";
+import { NoGrowth } from "./growth.tsx";
 import { Path } from "./path.tsx";
 import { Term } from "./term.tsx";
 
@@ -62,14 +64,20 @@ function HolderCallers({ callers, whole, change }: { callers: FunctionMemory[]; 
 }
 
 function LargestHolders({ result, change }: { result: ViewResult | null; change: Change }) {
-  if (!result) return <p>…</p>;
+  if (!result) return null;
   const { topHolders } = result.data as ViewData["overview"];
   const {
     types,
     type,
     total: { weight: whole },
   } = result.about;
-  if (whole === 0) return <p>There are no samples yet: the program has allocated too little.</p>;
+  if (whole === 0)
+    return (
+      <p>
+        There are no samples yet: the program has allocated too little. About one block in 512 KiB is sampled, or as the
+        option sample says.
+      </p>
+    );
   return (
     <ol>
       {topHolders.map((row) => (
@@ -85,10 +93,19 @@ function LargestHolders({ result, change }: { result: ViewResult | null; change:
   );
 }
 
-function FastestGrowth({ suspects, change }: { suspects: Suspect[] | null; change: Change }) {
-  const sure = (suspects ?? []).slice(0, 3);
-  if (!suspects) return <p>…</p>;
-  if (sure.length === 0) return <p>Nothing grows steadily so far.</p>;
+function FastestGrowth({
+  suspects,
+  state,
+  shown,
+  change,
+}: {
+  suspects: Suspect[];
+  state: State;
+  shown: ViewState;
+  change: Change;
+}) {
+  const sure = suspects.slice(0, 3);
+  if (sure.length === 0) return <NoGrowth isFiltered={false} byThread={false} state={state} shown={shown} />;
   return (
     <ol>
       {sure.map((one) => (
@@ -190,11 +207,16 @@ export function Overview({
         <div>
           <h2>Largest holders</h2>
           <LargestHolders result={holders.value} change={change} />
+          {!holders.value && !holders.problem && !lastMoment.problem && <Busy>Reads the profile</Busy>}
           {(holders.problem || lastMoment.problem) && <p class="problem">{holders.problem || lastMoment.problem}</p>}
         </div>
         <div>
           <h2>Growth</h2>
-          <FastestGrowth suspects={suspects.value} change={change} />
+          {suspects.value ? (
+            <FastestGrowth suspects={suspects.value} state={state} shown={shown} change={change} />
+          ) : (
+            !suspects.problem && <Busy>Compares the profiles</Busy>
+          )}
           {suspects.problem && <p class="problem">{suspects.problem}</p>}
           {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
             <p>

@@ -8,11 +8,20 @@ import { bytes, count, duration } from "../model/format.ts";
 import { groupLarge, internalFragmentation, sumRequests } from "../model/requests.ts";
 import { acceptsAllSizes, acceptsSize } from "../model/rowfilters.ts";
 import { type Change, useRequest, type ViewState } from "../state.ts";
+import { Busy } from "./busy.tsx";
 import { FilterBar } from "./filterbar.tsx";
 import { Problem } from "./problem.tsx";
 import { SizeRange } from "./rowfilters.tsx";
 import { Term } from "./term.tsx";
 import { Trace } from "./trace.tsx";
+
+function Loading() {
+  return (
+    <p>
+      <Busy>Asks the process</Busy>
+    </p>
+  );
+}
 
 export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
   const { value, problem } = useRequest(api.stats, 2000, []);
@@ -49,7 +58,10 @@ export function Sizes({ shown, change }: { shown: ViewState; change: Change }) {
         <SizeRange shown={shown} change={change} />
       </FilterBar>
       <Problem text={problem} />
-      {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
+      {!value && !problem && <Loading />}
+      {value && classes.length + large.length === 0 && (
+        <p class="note">There are no classes of such sizes. Remove the filter of sizes to see all.</p>
+      )}
       {requestsAnswer.value?.length === 0 && (
         <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>
       )}
@@ -180,6 +192,8 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: ViewStat
   return (
     <section>
       <Problem text={problem} />
+      {!value && !problem && <Loading />}
+      {value && calls.length === 0 && <p class="note">The allocator has made no call that this library counts.</p>}
       {value && (
         <p>
           Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms;{" "}
@@ -312,6 +326,7 @@ export function Settings({ state }: { state: State }) {
       )}
       <Problem text={problem} />
       <p aria-live="polite">{message}</p>
+      {!value && !problem && <Loading />}
       <table class="figures settings stacked" style={{ "--columns": 2 }}>
         <tbody>
           {value?.map((one) => (

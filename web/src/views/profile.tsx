@@ -10,10 +10,12 @@ import { type Change, kindSettings, useRequest, type ViewState } from "../state.
 import { useViewData } from "../useviewdata.ts";
 import { hasSearch, type ProfileInfo, type ViewData, viewRequest } from "../viewdata.ts";
 import type { ViewProps } from "../viewprops.ts";
+import { Busy } from "./busy.tsx";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
 import { CPU_KIND, CPUTime, NoCPUSamples } from "./cpu.tsx";
 import { UnknownFreeingStacks } from "./deaths.tsx";
+import { EmptyProfile, isEmpty } from "./emptyprofile.tsx";
 import { FilterBar } from "./filterbar.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
@@ -258,7 +260,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
     isLive,
     ...(runNumber ? { runNumber } : {}),
   });
-  const { value: result, problem } = useViewData(request);
+  const { value: result, problem, isPending } = useViewData(request);
   const about = result?.about ?? null;
   // Each part is redrawn only if its data has changed, so that an answer for another part costs nothing.
   const controls = useMemo(
@@ -279,7 +281,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
     [isHeap, moments.value, shown, change],
   );
   const view = useMemo(() => {
-    if (result?.view !== shown.view) return null;
+    if (result?.view !== shown.view || isEmpty(result.about)) return null;
     const View = PROFILE_VIEWS[result.view]!;
     return <View about={result.about} data={result.data} shown={shown} change={change} />;
   }, [result, shown, change]);
@@ -293,9 +295,14 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
           {problem}
         </p>
       )}
+      {!about && !problem && (
+        <p>
+          <Busy>Reads the profile</Busy>
+        </p>
+      )}
       {about && (
         <>
-          <Total about={about} />
+          <Total about={about} isPending={isPending} />
           {about.freed && (
             <>
               <p class="note">
@@ -305,7 +312,11 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
               <UnknownFreeingStacks freed={about.freed} state={state} />
             </>
           )}
-          {isCPU && about.stacks === 0 && <NoCPUSamples state={state} running={!!cpu.value?.running} />}
+          {isCPU && about.stacks === 0 ? (
+            <NoCPUSamples state={state} running={!!cpu.value?.running} />
+          ) : (
+            isEmpty(about) && <EmptyProfile about={about} state={state} shown={shown} change={change} />
+          )}
           {view}
           <details class="note">
             <summary>Profile details</summary>
@@ -321,7 +332,7 @@ export function Profile({ state, shown, change }: { state: State; shown: ViewSta
   );
 }
 
-function Total({ about }: { about: ProfileInfo }) {
+function Total({ about, isPending }: { about: ProfileInfo; isPending: boolean }) {
   const { types, type, unit, t, isComparison, error, baseError, total } = about;
   const changeError = about.changeError === undefined ? differenceError(error, baseError) : about.changeError;
   return (
@@ -329,7 +340,7 @@ function Total({ about }: { about: ProfileInfo }) {
       <strong>{amount(total.value, unit)}</strong> {types[type] && typeText(types[type]!.what, unit)}
       {plusMinus(error, unit, " (standard error)")}
       {isComparison && `, ${amount(total.value - total.base, unit, true)}${plusMinus(changeError, unit)} since then`}
-      {t > 0 && `, at ${clock(t)}`}
+      {t > 0 && `, at ${clock(t)}`} {isPending && <Busy>Computes the new figures</Busy>}
     </p>
   );
 }

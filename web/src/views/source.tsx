@@ -7,6 +7,7 @@ import { amount, clock } from "../model/format.ts";
 import { excerpt, type FileLines, type LineValues } from "../model/source.ts";
 import { useRequest } from "../state.ts";
 import type { ViewProps } from "../viewprops.ts";
+import { Busy } from "./busy.tsx";
 import { Term } from "./term.tsx";
 
 export function Source({
@@ -85,6 +86,11 @@ function FileSource({
         including its callees
       </h2>
       {!part.file && <p class="note">The profile has no file and lines for it: was the program compiled with -g?</p>}
+      {part.file && !text && !problem && (
+        <p>
+          <Busy>Reads the file</Busy>
+        </p>
+      )}
       {problem && (
         <p class="note" role="status">
           The source cannot be shown: {problem}.

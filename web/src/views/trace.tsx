@@ -143,7 +143,11 @@ export function Trace({ shown: all, change }: { shown: ViewState; change: Change
           {problem}
         </p>
       )}
-      {trace && calls.length === 0 && <p class="note">No call so far.</p>}
+      {trace && calls.length === 0 && (
+        <p class="note">
+          No call so far: the allocator calls the kernel only when it needs or returns memory. The trace goes on.
+        </p>
+      )}
       {calls.length > 0 && (
         <table class="figures totals stacked calls" style={{ "--columns": 5 }}>
           <caption>Since the trace began{isFiltered && ", of all threads and functions"}</caption>
@@ -201,6 +205,9 @@ export function Trace({ shown: all, change }: { shown: ViewState; change: Change
             ))}
           </ol>
         </div>
+      )}
+      {events.length > 0 && visibleEvents.length === 0 && (
+        <p class="note">None of the last {count(events.length)} calls passes the filters: remove some of them.</p>
       )}
       {visibleEvents.length > 0 && (
         <table class="figures events stacked" style={{ "--columns": 4 }}>
