@@ -300,7 +300,7 @@ test("a second click on a column reverses the order, and a link keeps it", { tim
   await closePage(page);
 });
 
-test("the flame graph shows search matches, a tooltip and a legend of modules", {
+test("the flame graph shows search matches, a tooltip and a legend of origins", {
   timeout: TEST_TIMEOUT_MS,
 }, async () => {
   const { id } = (await json("moments")).at(-1);
@@ -314,6 +314,7 @@ test("the flame graph shows search matches, a tooltip and a legend of modules", 
   await canvas.waitFor();
   await page.getByText(`search: 1 function matches, with ${bytes(found)}, `).waitFor();
   await page.locator(".timeline .strip").waitFor(); // above the picture
+  await page.locator(".detail", { hasText: /^leaky_session: / }).waitFor(); // the first match is selected
   const { width } = await canvas.boundingBox();
   await canvas.hover({ position: { x: width / 3, y: 30 } }); // the second row
   const tip = page.locator(".tip");
@@ -325,7 +326,7 @@ test("the flame graph shows search matches, a tooltip and a legend of modules", 
   await eventually(async () =>
     assert.ok(await tip.evaluate((one) => one.getBoundingClientRect().right <= innerWidth), "it stays on the page"),
   );
-  await page.locator(".legend .entry", { hasText: /^leak$/ }).waitFor();
+  await page.locator(".legend .entry", { hasText: /^program: leak$/ }).waitFor();
   await closePage(page);
 });
 

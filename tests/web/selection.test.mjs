@@ -285,6 +285,8 @@ test("the tree is navigated by arrow keys, down to its leaves", async () => {
   await tree.waitFor();
   const focused = () => page.evaluate(() => document.activeElement.closest("li")?.getAttribute("aria-expanded"));
   const shown = () => tree.getByRole("treeitem").count();
+  const blocks = top(second, "--unit", "objects").total.toLocaleString("en");
+  assert.equal(await tree.locator(".branch").first().locator(".blocks").textContent(), blocks);
   await tree.locator(".branch").first().focus();
   const shows = (count, why) => eventually(async () => assert.equal(await shown(), count, why));
   const before = await shown();

@@ -37,7 +37,7 @@ export interface ViewState {
   labels: string; // for rows: "lifetime=alive&pool=cache"
   thread: string; // for rows: a pattern for the thread's name, or its id
   seconds: number; // length of a window that starts now; 0: since the start
-  colour: string; // flame graph: "module" or "change"; "": by change in a comparison
+  colour: string; // flame graph: "module" (by origin) or "change"; "": by change in a comparison
   filters: boolean; // the filter bar is open
 }
 

@@ -9,6 +9,7 @@ import { callGraph, type Graph } from "./model/graph.ts";
 import { type FileLines, functionsWithLines, valuesByLine } from "./model/source.ts";
 import {
   acceptsAll,
+  blocksType,
   callersOfHolder,
   compilePattern,
   type FunctionMemory,
@@ -102,7 +103,7 @@ export interface FlameData {
 export interface ViewData {
   overview: { topHolders: (FunctionMemory & { callers: FunctionMemory[] })[] };
   flame: FlameData;
-  tree: { tree: SortedStacks };
+  tree: { tree: SortedStacks; hasBlocks: boolean };
   functions: { rows: FunctionRow[]; omitted: number; column: Column; reversed: boolean };
   graph: { graph: Graph; picture: GraphLayout };
   callers: { name: string; names: string[]; value: number; callers: FlameData | null; callees: FlameData | null };
@@ -142,7 +143,10 @@ const BUILDERS: { [V in ViewName]: Builder<V> } = {
       .map((row) => ({ ...row, callers: callersOfHolder(stacks, all, row.name).slice(0, 3) })),
   }),
   flame: (stacks, all, shown) => flameData(stacks, all, shown, shown.search),
-  tree: (stacks, all, shown) => ({ tree: sortStacks(stacks, all, shown) }),
+  tree: (stacks, all, shown) => ({
+    tree: sortStacks(stacks, all, shown),
+    hasBlocks: all[0]?.blocks !== undefined,
+  }),
   functions: (stacks, all, shown) => {
     const { by, reversed } = parseSort(shown.sort, stacks.base !== undefined);
     const search = compilePattern(shown.search);
@@ -193,7 +197,7 @@ const BUILDERS: { [V in ViewName]: Builder<V> } = {
 export function computeView(stacks: Stacks, { kind, view, shown: settings }: ViewRequest): ViewResult {
   const shown = settings as ViewState; // it contains the settings of all views
   const type = Math.max(0, shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default);
-  const selected = selectStacks(stacks, type, shown);
+  const selected = selectStacks(stacks, type, shown, view === "tree" ? blocksType(stacks.types, type) : -1);
   const total = sumStacks(selected);
   // The error of the total. The error of a part is unknown here.
   const errorOf = (errors: (number | null)[] | undefined) => (errors && acceptsAll(shown) ? errors[type]! : 0);
@@ -230,11 +234,13 @@ export function transferables({ data }: ViewResult): ArrayBuffer[] {
       tree.moduleOf,
       tree.modules.ends,
       tree.fileOf,
+      tree.originOf,
       tree.files.ends,
       tree.order,
       tree.values,
       tree.weights,
       tree.bases,
+      tree.blocks,
     ].map((array) => array.buffer as ArrayBuffer),
   );
 }

@@ -1,17 +1,23 @@
-// Colours of functions, by module or by change.
+// Colours of functions, by origin or by change.
 import { hash } from "../model/hash.ts";
+import type { Origin } from "../model/stacks.ts";
 
-/** One hue per module, shades by function. Readable under black text in light mode and white text in dark mode. */
-export function functionColour(module: string, name: string, dark: boolean): string {
-  const hue = hash(module) % 360;
-  const shade = (hash(name) % 9) - 4;
-  return dark ? `hsl(${hue} 34% ${30 + shade}%)` : `hsl(${hue} 58% ${80 + shade}%)`;
-}
+// Hue and saturation.
+const ORIGIN_COLOURS: Record<Origin, [number, number]> = {
+  program: [32, 78],
+  library: [205, 62],
+  runtime: [0, 0],
+};
 
-/** The colour of a module, between the shades of its functions. */
-export function moduleColour(module: string, dark: boolean): string {
-  const hue = hash(module) % 360;
-  return dark ? `hsl(${hue} 34% 30%)` : `hsl(${hue} 58% 80%)`;
+/**
+ * One hue per origin, shades by function. The root of a tree has no origin. Readable under black text in light mode and white text in dark mode. Without
+ * a name it is the colour between the shades.
+ */
+export function originColour(origin: Origin | "", name: string, dark: boolean): string {
+  if (!origin) return dark ? "hsl(0 0% 20%)" : "hsl(0 0% 93%)";
+  const [hue, saturation] = ORIGIN_COLOURS[origin];
+  const shade = name ? (hash(name) % 9) - 4 : 0;
+  return dark ? `hsl(${hue} ${saturation * 0.6}% ${30 + shade}%)` : `hsl(${hue} ${saturation}% ${80 + shade}%)`;
 }
 
 /** Red for growth, blue for shrinkage, more saturated for a larger relative change. */

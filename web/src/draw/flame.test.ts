@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Node } from "../model/stacks.ts";
-import { boxAt, type FlameStyle, layout, modulesOf, svgOf } from "./flame.ts";
+import type { Node, Origin } from "../model/stacks.ts";
+import { boxAt, type FlameStyle, firstMatch, layout, originsOf, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
@@ -13,6 +13,8 @@ function node(name: string, total: number, base: number, children: Node[] = []):
     total,
     weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0),
     base,
+    blocks: 0,
+    origin: "program",
     depth: 0,
     parent: null,
     children,
@@ -111,12 +113,34 @@ test("losses have the same width as gains", () => {
   );
 });
 
-test("the legend lists the visible modules, the widest first", () => {
-  const of = (name: string, module: string, total: number, children: Node[] = []) =>
-    Object.assign(node(name, total, 0, children), { module });
-  const root = node("all", 1000, 0, [
-    of("main", "a.out", 800, [of("make", "lib.so", 800, [of("new", "lib.so", 800)])]),
-    of("start", "libc.so", 0.1),
+test("the legend lists the visible modules of each origin, the widest first", () => {
+  const of = (name: string, origin: Origin, module: string, total: number, children: Node[] = []) =>
+    Object.assign(node(name, total, 0, children), { module, origin });
+  const root = Object.assign(
+    node("all", 1000, 0, [
+      of("main", "program", "a.out", 800, [
+        of("make", "library", "libx.so", 800, [of("grow", "runtime", "libx.so", 800)]),
+      ]),
+      of("other", "library", "liby.so", 100),
+      of("start", "runtime", "libc.so", 0.1),
+    ]),
+    { origin: "" },
+  );
+  assert.deepEqual(originsOf(layout(root, 1000, false).boxes), [
+    { origin: "program", modules: ["a.out"] },
+    { origin: "library", modules: ["libx.so", "liby.so"] },
+    { origin: "runtime", modules: ["libx.so"] },
   ]);
-  assert.deepEqual(modulesOf(layout(root, 1000, false).boxes), ["lib.so", "a.out"]);
+});
+
+test("the first match is the outermost, and the widest of these", () => {
+  const root = node("all", 100, 0, [
+    node("a", 20, 0, [node("found deep", 20, 0)]),
+    node("found", 30, 0),
+    node("found too", 50, 0),
+  ]);
+  const { boxes } = layout(root, 1000, false);
+  assert.equal(firstMatch(boxes, /found/)?.node.name, "found too");
+  assert.equal(firstMatch(boxes, /deep/)?.node.name, "found deep");
+  assert.equal(firstMatch(boxes, /all/), null, "the root is not a function");
 });

@@ -1,6 +1,6 @@
 // A flame graph on a canvas. Only visible frames are drawn, so that 100,000 frames remain smooth.
-import type { Node } from "../model/stacks.ts";
-import { changeColour, functionColour } from "./colour.ts";
+import { type Node, ORIGINS, type Origin } from "../model/stacks.ts";
+import { changeColour, originColour } from "./colour.ts";
 import { escapeXml } from "./save.ts";
 
 export const ROW = 20; // px
@@ -16,7 +16,7 @@ export interface Box {
 export interface FlameStyle {
   width: number;
   rootAtBottom: boolean; // flames: the root at the bottom; otherwise icicles
-  byChange: boolean; // coloured by change and not by module
+  byChange: boolean; // coloured by change and not by origin
   search: RegExp | null;
   dark: boolean;
   selected: Node | null;
@@ -56,11 +56,24 @@ export function layout(top: Node, width: number, isComparison: boolean): { boxes
   return { boxes, rows };
 }
 
-/** The modules of the visible boxes, those with the widest frames first. */
-export function modulesOf(boxes: Box[]): string[] {
-  const widths = new Map<string, number>();
-  for (const { node, width } of boxes) if (node.parent) widths.set(node.module, (widths.get(node.module) ?? 0) + width);
-  return [...widths].sort((a, b) => b[1] - a[1]).map(([module]) => module);
+/** The origins of the visible boxes, with their modules, those with the widest frames first. */
+export function originsOf(boxes: Box[]): { origin: Origin; modules: string[] }[] {
+  return ORIGINS.map((origin) => {
+    const widths = new Map<string, number>();
+    for (const { node, width } of boxes)
+      if (node.origin === origin) widths.set(node.module, (widths.get(node.module) ?? 0) + width);
+    return { origin, modules: [...widths].sort((a, b) => b[1] - a[1]).map(([module]) => module) };
+  }).filter(({ modules }) => modules.length > 0);
+}
+
+/** The first box that matches a search: the outermost one, and of these the widest. */
+export function firstMatch(boxes: Box[], search: RegExp): Box | null {
+  const isBefore = (one: Box, other: Box | null) =>
+    !other || one.y < other.y || (one.y === other.y && one.width > other.width);
+  return boxes.reduce<Box | null>(
+    (first, box) => (box.node.parent && search.test(box.node.name) && isBefore(box, first) ? box : first),
+    null,
+  );
 }
 
 function truncate(context: CanvasRenderingContext2D, text: string, available: number): string {
@@ -74,7 +87,7 @@ function boxColours(node: Node, style: FlameStyle): { fill: string; ink: string 
   const fill =
     style.byChange || node.total < 0
       ? changeColour(node.total, node.base, style.dark)
-      : functionColour(node.module, node.name, style.dark);
+      : originColour(node.origin, node.name, style.dark);
   return { fill, ink: style.dark ? "#fff" : "#111" };
 }
 
@@ -124,7 +137,8 @@ export function draw(canvas: HTMLCanvasElement, boxes: Box[], rows: number, styl
   }
 }
 
-function top(box: Box, rows: number, up: boolean): number {
+/** The distance of a box from the upper edge of the canvas. */
+export function top(box: Box, rows: number, up: boolean): number {
   return (up ? rows - 1 - box.y : box.y) * ROW;
 }
 

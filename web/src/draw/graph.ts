@@ -66,7 +66,7 @@ export function layout(graph: Graph): GraphLayout {
   for (const node of graph.nodes) {
     const fontSize = fontSizeFor(weight(node.cum, node.cumBase) / Math.max(1, graph.total));
     const lines = wrapName(node.name);
-    const letters = Math.max(20, ...lines.map((line) => line.length));
+    const letters = Math.max(17, ...lines.map((line) => line.length)); // "of 1023 MiB 100 %"
     const box = {
       name: node.name,
       lines,

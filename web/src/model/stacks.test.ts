@@ -3,6 +3,7 @@ import test from "node:test";
 import type { Stacks } from "../answers.ts";
 import {
   acceptsAll,
+  blocksType,
   callersOfHolder,
   findNode,
   functionTable,
@@ -395,4 +396,19 @@ test("gains and losses have equal weight", () => {
 test("a filter does not accept all stacks", () => {
   assert.deepEqual([{}, { focus: "(" }, { hide: "x" }].map(acceptsAll), [true, true, true]);
   assert.deepEqual([{ focus: "a" }, { ignore: "a" }, { module: "a" }].map(acceptsAll), [false, false, false]);
+});
+
+test("each function has an origin, and its bytes the number of their blocks", () => {
+  const frames = STACKS.frames.map((frame) => ({ ...frame, p: frame.n === "node" }));
+  const blocks = blocksType(STACKS.types, 1);
+  const root = tree({ ...STACKS, frames }, selectStacks({ ...STACKS, frames }, 1, {}, blocks));
+  const origin = (...path: string[]) => findNode(root, path).origin;
+  assert.equal(root.origin, "");
+  assert.equal(origin("main", "parse"), "program");
+  assert.equal(origin("main", "parse", "node"), "runtime");
+  assert.equal(origin("main", "serve", "serve", "cache"), "library");
+  assert.equal(root.blocks, 6);
+  assert.equal(findNode(root, ["main", "serve"]).blocks, 5);
+  assert.equal(tree(STACKS, selectStacks(STACKS, 1)).blocks, 0, "they are not known");
+  assert.equal(blocksType(STACKS.types, 0), -1, "objects have no blocks");
 });

@@ -1,5 +1,5 @@
 // Converts stacks to the displayed data: filters, a call tree, a table of functions. Pure functions.
-import type { Stacks } from "../answers.ts";
+import type { Frame, SampleType, Stacks } from "../answers.ts";
 
 export interface Filter {
   focus?: string; // only stacks with a function that matches this case-insensitive regular expression
@@ -19,6 +19,23 @@ export interface SelectedStack {
   frames: number[];
   value: number;
   base: number;
+  blocks?: number; // if they were requested
+}
+
+/** Where a function comes from. runtime: it only passes memory on, such as functions of containers and of the allocator. */
+export const ORIGINS = ["program", "library", "runtime"] as const;
+
+export type Origin = (typeof ORIGINS)[number];
+
+function originOf(frame: Frame): Origin {
+  if (frame.p) return "runtime";
+  return /\.so(\.[\d.]+)?$/.test(frame.m ?? "") ? "library" : "program";
+}
+
+/** The type that counts the blocks whose bytes are of this type; -1: there is none. */
+export function blocksType(types: SampleType[], type: number): number {
+  const name = types[type]?.name ?? "";
+  return name.endsWith("_space") ? types.findIndex((one) => one.name === name.replace(/_space$/, "_objects")) : -1;
 }
 
 export function compilePattern(text: string | undefined): RegExp | null {
@@ -56,8 +73,8 @@ function ownedPart(stacks: Stacks, stack: number[], index: number): number[] {
   return part.length > 0 ? part : stack;
 }
 
-/** The stacks that pass, with the values of one type. */
-export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}): SelectedStack[] {
+/** The stacks that pass, with the values of one type, and of the type that counts their blocks unless it is -1. */
+export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}, blocks = -1): SelectedStack[] {
   const [focus, ignore, hide] = [filter.focus, filter.ignore, filter.hide].map((text) => {
     const regexp = compilePattern(text);
     return regexp && stacks.frames.map((frame) => regexp.test(frame.n));
@@ -71,7 +88,9 @@ export function selectStacks(stacks: Stacks, type: number, filter: Filter = {}):
     if (ignore && stack.some((frame) => ignore[frame])) return;
     if (filter.module && stacks.frames[stack[stack.length - 1]!]?.m !== filter.module) return;
     const part = filter.raw ? stack : ownedPart(stacks, stack, index);
-    out.push({ frames: hide ? part.filter((frame) => !hide[frame]) : part, value, base });
+    const line: SelectedStack = { frames: hide ? part.filter((frame) => !hide[frame]) : part, value, base };
+    if (blocks >= 0) line.blocks = stacks.values[index]![blocks]!;
+    out.push(line);
   });
   return out;
 }
@@ -84,6 +103,8 @@ export interface Node {
   total: number;
   weight: number; // the sum of absolute values, since the kind "since" has gains and losses
   base: number;
+  blocks: number; // 0 if they are unknown
+  origin: Origin | ""; // "": the root
   depth: number; // 0: the root
   parent: Node | null;
   children: Node[];
@@ -165,10 +186,12 @@ export interface SortedStacks {
   modules: TextList;
   fileOf: Int32Array;
   files: TextList;
+  originOf: Uint8Array; // an index into ORIGINS
   order: Int32Array; // indices of lines
   values: Float64Array; // prefix sums in that order, starting with 0
   weights: Float64Array;
   bases: Float64Array;
+  blocks: Float64Array;
 }
 
 /** Functions are identified by name. Locations within them are not distinguished. */
@@ -229,9 +252,11 @@ export function sortStacks(stacks: Stacks, all: SelectedStack[], shape: TreeOpti
     modules: modules.texts,
     fileOf: files.numbers,
     files: files.texts,
+    originOf: Uint8Array.from(stacks.frames, (frame) => ORIGINS.indexOf(originOf(frame))),
     values: sums((line) => line.value),
     weights: sums((line) => Math.abs(line.value)),
     bases: sums((line) => line.base),
+    blocks: sums((line) => line.blocks ?? 0),
   };
 }
 
@@ -243,6 +268,7 @@ class LazyNode implements Node {
   readonly total: number;
   readonly weight: number;
   readonly base: number;
+  readonly blocks: number;
   readonly depth: number;
   readonly parent: LazyNode | null;
   private readonly of: SortedStacks;
@@ -264,6 +290,11 @@ class LazyNode implements Node {
     this.total = of.values[end]! - of.values[begin]!;
     this.weight = of.weights[end]! - of.weights[begin]!;
     this.base = of.bases[end]! - of.bases[begin]!;
+    this.blocks = of.blocks[end]! - of.blocks[begin]!;
+  }
+
+  get origin(): Origin | "" {
+    return this.parent ? ORIGINS[this.of.originOf[this.frame]!]! : "";
   }
 
   get file(): string {

@@ -25,7 +25,7 @@ function findingView(id: string, state: State): Partial<ViewState> | undefined {
  * What doctor looked at, and for how long. It is shown as good only if every check could look and none found a
  * problem.
  */
-function LookedAt({ diagnosis }: { diagnosis: Diagnosis }) {
+function LookedAt({ diagnosis, children }: { diagnosis: Diagnosis; children?: preact.ComponentChildren }) {
   const { looked_at: checks, findings, seconds } = diagnosis;
   const missing = checks.filter((one) => one.missing);
   const looked = missing.length ? `${checks.length - missing.length} of ${checks.length}` : String(checks.length);
@@ -34,7 +34,8 @@ function LookedAt({ diagnosis }: { diagnosis: Diagnosis }) {
     <p class={isGood ? "good" : "note"}>
       Doctor looked at {looked} things for {seconds.toFixed(1)} s: {findings?.length || "no"}{" "}
       {findings?.length === 1 ? "problem" : "problems"} found
-      {missing.length > 0 && `. Not checked: ${missing.map((one) => `${one.what} (${one.missing})`).join("; ")}`}.
+      {missing.length > 0 && `. Not checked: ${missing.map((one) => `${one.what} (${one.missing})`).join("; ")}`}.{" "}
+      {children}
     </p>
   );
 }
@@ -70,12 +71,13 @@ export function Findings({ state, change }: { state: State; change: Change }) {
           )}
         </p>
       ))}
-      <LookedAt diagnosis={value} />
-      {!!value.findings?.length && (
-        <button class="link" onClick={() => change({ view: "doctor" })}>
-          why, and what to change
-        </button>
-      )}
+      <LookedAt diagnosis={value}>
+        {!!value.findings?.length && (
+          <button class="link" onClick={() => change({ view: "doctor" })}>
+            why, and what to change
+          </button>
+        )}
+      </LookedAt>
     </>
   );
 }

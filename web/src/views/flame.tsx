@@ -1,17 +1,26 @@
 // Flame graph. A click zooms in; a click on the root or Esc zooms out. The arrow keys move the selection and Enter
 // zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { moduleColour } from "../draw/colour.ts";
-import { boxAt, draw, layout, modulesOf, ROW, svgOf } from "../draw/flame.ts";
+import { originColour } from "../draw/colour.ts";
+import { boxAt, draw, firstMatch, layout, originsOf, ROW, svgOf, top as topOf } from "../draw/flame.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { amount, percent } from "../model/format.ts";
-import { callTree, compilePattern, findNode, type Node, pathOf } from "../model/stacks.ts";
+import { callTree, compilePattern, findNode, type Node, type Origin, pathOf } from "../model/stacks.ts";
 import type { Change, ViewState } from "../state.ts";
 import type { FlameData, ProfileInfo } from "../viewdata.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { TreeControls } from "./treecontrols.tsx";
 
-const MAX_MODULES = 8; // in the legend
+const MAX_MODULES = 4; // in the legend, of each origin
+
+const ORIGIN_TEXTS: Record<Origin, [string, string]> = {
+  program: ["program", "Functions of the program itself, and interpreted functions"],
+  library: ["libraries", "Functions of shared libraries"],
+  runtime: [
+    "runtime",
+    "Functions that only pass memory on: containers, language runtimes, wrappers of malloc, start-up",
+  ],
+};
 
 /** The node in the direction of an arrow key. */
 function neighbour(node: Node, key: string): Node | null {
@@ -82,6 +91,16 @@ export function FlameGraph({
     if (width > 0) draw(canvas.current!, boxes, rows, style);
   }, [boxes, rows, width, up, byChange, shown.search, dark, selected]);
 
+  // A new search selects the first match, and scrolls to it.
+  useEffect(() => {
+    const search = compilePattern(shown.search);
+    const first = search && !fixed && firstMatch(boxes, search);
+    if (!first) return;
+    setSelectedPath(pathOf(first.node));
+    const y = canvas.current!.getBoundingClientRect().top + topOf(first, rows, up);
+    if (y < innerHeight / 4 || y + ROW > innerHeight) scrollBy({ top: y - innerHeight / 2 });
+  }, [shown.search, width > 0]);
+
   const boxUnder = (event: MouseEvent) => boxAt(boxes, rows, up, event.offsetX, event.offsetY);
   const zoom = (node: Node) => {
     if (fixed) setOwnPath(pathOf(node));
@@ -101,7 +120,7 @@ export function FlameGraph({
   const hoveredNode = pointer && boxAt(boxes, rows, up, pointer.x, pointer.y)?.node;
   const detailNode = hoveredNode ?? selected ?? top;
   const found = data.matches;
-  const modules = useMemo(() => modulesOf(boxes), [boxes]);
+  const origins = useMemo(() => originsOf(boxes), [boxes]);
   return (
     <section>
       <div class="bar">
@@ -116,7 +135,7 @@ export function FlameGraph({
               onChange={(event) => change({ colour: event.currentTarget.value })}
             >
               <option value="change">change</option>
-              <option value="module">module</option>
+              <option value="module">program and libraries</option>
             </select>
           </label>
         )}
@@ -176,15 +195,22 @@ export function FlameGraph({
           </div>
         )}
       </div>
-      {!byChange && modules.length > 1 && (
+      {!byChange && origins.length > 0 && (
         <p class="legend">
-          {modules.slice(0, MAX_MODULES).map((module) => (
-            <span key={module} class="entry">
-              <i style={{ background: moduleColour(module, dark) }} />
-              {module || "(no module)"}
+          {origins.map(({ origin, modules }) => (
+            <span key={origin} class="entry" title={ORIGIN_TEXTS[origin][1]}>
+              <i style={{ background: originColour(origin, "", dark) }} />
+              {ORIGIN_TEXTS[origin][0]}
+              <small>
+                {": "}
+                {modules
+                  .slice(0, MAX_MODULES)
+                  .map((module) => module || "no module")
+                  .join(", ")}
+                {modules.length > MAX_MODULES && ` and ${modules.length - MAX_MODULES} more`}
+              </small>
             </span>
           ))}
-          {modules.length > MAX_MODULES && `and ${modules.length - MAX_MODULES} more modules`}
         </p>
       )}
       {byChange && (

@@ -1,7 +1,7 @@
 // The call graph: one box per function, sized by its value, and one edge per call. A click shows only the stacks
 // through a function. The arrow keys move along the heaviest calls, Enter acts like a click, and Escape shows
 // everything.
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { changeColour, shareColour } from "../draw/colour.ts";
 import { type Box, svgPath } from "../draw/graph.ts";
 import { SavePicture } from "../draw/picture.tsx";
@@ -11,6 +11,10 @@ import { type FunctionRow, weight } from "../model/stacks.ts";
 import type { ViewProps } from "../viewprops.ts";
 
 const STEPS = [0, 0.1, 0.5, 1, 2, 5, 10, 20];
+
+// Of a picture that fits the window. Below, it could not be read: it is wider than the window then.
+const MIN_SCALE = 0.9;
+const MAX_SCALE = 1.4;
 
 export function Graph({ about: { unit, isComparison }, data: { graph, picture }, shown, change }: ViewProps<"graph">) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -22,6 +26,13 @@ export function Graph({ about: { unit, isComparison }, data: { graph, picture },
   const ink = dark ? "#e7e7e7" : "#1a1a1a";
   const paper = dark ? "#161616" : "#ffffff";
   const current = rows.has(selected) ? selected : (graph.nodes[0]?.name ?? "");
+
+  // A picture that is wider than the window begins at the largest function.
+  useEffect(() => {
+    const box = picture.boxes.find((one) => one.name === current);
+    const container = svg.current!.parentElement!;
+    if (box) container.scrollLeft = (box.x * svg.current!.clientWidth) / picture.width - container.clientWidth / 2;
+  }, [picture]);
 
   const shownValue = (value: number, base: number) =>
     isComparison ? amount(value - base, unit, true) : amount(value, unit);
@@ -146,7 +157,11 @@ export function Graph({ about: { unit, isComparison }, data: { graph, picture },
           viewBox={`0 0 ${Math.ceil(picture.width)} ${Math.ceil(picture.height)}`}
           onKeyDown={key}
           font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
-          style={scale ? { width: picture.width * scale, maxWidth: "none" } : { maxWidth: picture.width }}
+          style={
+            scale
+              ? { width: picture.width * scale, maxWidth: "none" }
+              : { minWidth: picture.width * MIN_SCALE, maxWidth: picture.width * MAX_SCALE }
+          }
         >
           <rect width="100%" height="100%" fill={paper} />
           {picture.edges.map((way) => {
@@ -259,7 +274,7 @@ function EdgeArrow({ edge, path, points, label, text, share, ink, paper }: EdgeA
       <text
         x={label.x}
         y={label.y}
-        font-size={11}
+        font-size={12}
         fill={ink}
         text-anchor="middle"
         dominant-baseline="middle"

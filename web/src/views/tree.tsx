@@ -1,7 +1,7 @@
 // The call tree as an expandable list, the largest branches first. The open branches are stored in the address.
 import { useMemo } from "preact/hooks";
 import { branchId, parseBranches, toggleBranch } from "../model/branches.ts";
-import { amount, percent } from "../model/format.ts";
+import { amount, count, percent } from "../model/format.ts";
 import { callTree, type Node } from "../model/stacks.ts";
 import type { ViewProps } from "../viewprops.ts";
 import { TreeControls } from "./treecontrols.tsx";
@@ -11,6 +11,7 @@ interface TreeContext {
   whole: number;
   unit: string;
   isComparison: boolean;
+  hasBlocks: boolean;
   known: Map<string, boolean>; // opened and closed
   set: (branch: string, open: boolean, defaultOpen: boolean) => void;
 }
@@ -26,7 +27,7 @@ function Branch({
   context: TreeContext;
   defaultOpen: boolean;
 }) {
-  const { whole, unit, isComparison } = context;
+  const { whole, unit, isComparison, hasBlocks } = context;
   const branch = useMemo(() => branchId(parent, node.name), [parent, node.name]);
   const isOpen = context.known.get(branch) ?? defaultOpen;
   const size = (one: Node) => Math.abs(isComparison ? one.total - one.base : one.total);
@@ -38,12 +39,14 @@ function Branch({
         tabIndex={node.parent ? -1 : 0}
         onClick={() => children.length && context.set(branch, !isOpen, defaultOpen)}
       >
-        <span class="sign" aria-hidden="true">
-          {children.length === 0 ? "·" : isOpen ? "▾" : "▸"}
-        </span>
         <span class="amount">{amount(node.total, unit)}</span>
         {isComparison && <span class="amount">{amount(node.total - node.base, unit, true)}</span>}
-        <span class="share">{percent(node.total, whole)}</span> {node.name}
+        <span class="share">{percent(node.total, whole)}</span>
+        {hasBlocks && <span class="blocks">{count(node.blocks)}</span>}
+        <span class="sign" aria-hidden="true" style={{ "--depth": node.depth }}>
+          {children.length === 0 ? "·" : isOpen ? "▾" : "▸"}
+        </span>
+        <span class="name">{node.name}</span>
       </span>
       {isOpen && children.length > 0 && (
         <ul role="group">
@@ -94,13 +97,15 @@ function onKeyDown(event: KeyboardEvent): void {
   event.preventDefault();
 }
 
-export function Tree({ about: { unit, isComparison }, data, shown, change }: ViewProps<"tree">) {
+export function Tree({ about, data, shown, change }: ViewProps<"tree">) {
+  const { unit, isComparison } = about;
   const root = useMemo(() => callTree(data.tree), [data]);
   const known = useMemo(() => parseBranches(shown.open), [shown.open]);
   const context: TreeContext = {
     whole: root.weight,
     unit,
     isComparison,
+    hasBlocks: data.hasBlocks,
     known,
     set: (branch, open, defaultOpen) => change({ open: toggleBranch(shown.open, branch, open, defaultOpen) }),
   };
@@ -109,6 +114,13 @@ export function Tree({ about: { unit, isComparison }, data, shown, change }: Vie
       <div class="bar">
         <TreeControls shown={shown} change={change} />
       </div>
+      <p class="tree-heading" aria-hidden="true">
+        <span class="amount">{about.types[about.type]?.unit ?? "value"}</span>
+        {isComparison && <span class="amount">change</span>}
+        <span class="share">share</span>
+        {data.hasBlocks && <span class="blocks">blocks</span>}
+        <span class="name">function</span>
+      </p>
       <ul class="tree" role="tree" aria-label="Tree of calls" onKeyDown={onKeyDown}>
         <Branch node={root} parent="" context={context} defaultOpen />
       </ul>
