@@ -152,6 +152,8 @@ func Charge(p *profile.Profile, wrappers Wrappers) PassedOver {
 				wrapped[stack[i].name] += weight(sample)
 			case class.Of != "":
 				counts[class.Of]++
+			case classes[part.First].Interpreted:
+				counts["native code called by "+classes[part.First].Language]++
 			}
 		}
 		r.keep(sample, stack, classes, part)

@@ -102,10 +102,16 @@ func (r *Rule) matches(name string, f Frame, language string) bool {
 }
 
 // IsPythonFile reports whether a source file is Python. Only then do rules depend on a frame's file.
-func IsPythonFile(file string) bool { return pythonFile.MatchString(file) }
+func IsPythonFile(file string) bool {
+	// The headers of the C++ library have no extension either.
+	return pythonFile.MatchString(file) || pythonScript.MatchString(file) && !strings.Contains(file, "/include/")
+}
 
 var (
-	pythonFile = regular(`\.pyc?$|^<(frozen |stdin>|string>)`)
+	// pythonFile matches modules, and code from a text: "<stdin>", "<frozen runpy>".
+	pythonFile = regular(`\.py[cw]?$|^<.+>$`)
+	// pythonScript matches a script: it has no extension.
+	pythonScript = regular(`^(/[^:]*/)?[^./:<>]+$`)
 	// scriptName matches V8's names in a perf map: "JS:*work app.js:3", "LazyCompile:~work app.js:3".
 	scriptName = regular(`^(JS|LazyCompile|Function|Script|Eval|RegExp|BytecodeHandler|Builtin|Stub):`)
 	// javaName matches names of a perf map of the JVM: "Lshop/Cart;::add", "int shop.Cart.add(int)".
@@ -119,12 +125,12 @@ func interpreted(f Frame, name string) string {
 		return ""
 	}
 	switch {
-	case IsPythonFile(f.File):
-		return python
 	case scriptName.MatchString(name):
 		return script
 	case javaName.MatchString(f.Name):
 		return java
+	case IsPythonFile(f.File):
+		return python
 	}
 	return ""
 }
@@ -210,16 +216,21 @@ func Languages(frames func(yield func(Class) bool)) []string {
 	return found
 }
 
-// VisiblePart finds the owner of a stack, which is its innermost visible frame. If the stack has no function of the
-// program, the outermost function that is not one of start-up owns the memory, because it is closest to the program.
-// languages are those of the profile: the memory that the interpreter allocates for itself is one row.
+// VisiblePart finds the owner of a stack, which is its innermost visible frame. The memory of native code that an
+// interpreted function of the program calls belongs to that function. If the stack has no function of the program, the
+// outermost function that is not one of start-up owns the memory, because it is closest to the program. languages are
+// those of the profile: the memory that the interpreter allocates for itself is one row.
 func VisiblePart(stack []Class, languages []string) Part {
 	p := Part{End: len(stack), Languages: languages, joint: len(stack)}
 	if joint := slices.IndexFunc(stack, func(c Class) bool { return c.Joint }); joint >= 0 {
 		p.joint = joint
 	}
 	own := stack[:p.joint]
-	p.First = slices.IndexFunc(own, func(c Class) bool { return !c.IsPassedOver(languages) })
+	isOwner := func(c Class) bool { return !c.IsPassedOver(languages) }
+	p.First = slices.IndexFunc(own, func(c Class) bool { return c.Interpreted && isOwner(c) })
+	if p.First < 0 {
+		p.First = slices.IndexFunc(own, isOwner)
+	}
 	isOwned := p.First >= 0
 	if !isOwned { // only libraries
 		p.First = 0

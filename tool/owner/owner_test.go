@@ -86,6 +86,7 @@ func TestClassify(t *testing.T) {
 		{Frame{Name: "libcache_fill", Module: "/usr/lib/libcache.so.1"}, Program},
 		{Frame{Name: "default_malloc", Module: program}, Program},
 		{Frame{Name: "default_malloc", Module: "/usr/bin/python3.11"}, Allocator},
+		{Frame{Name: "default_malloc", Module: "/srv/env/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312-x86_64-linux-gnu.so"}, Allocator},
 		{Frame{Name: "main", Module: program}, Program},
 		{Frame{Name: "0x7f001234"}, Program},
 		// Python: native and interpreted.
@@ -95,6 +96,11 @@ func TestClassify(t *testing.T) {
 		{Frame{Name: "load", File: "/srv/app.py"}, Program},
 		{Frame{Name: "loads", File: "/usr/lib/python3.11/json/__init__.py"}, Library},
 		{Frame{Name: "get", File: "/usr/lib/python3/dist-packages/requests/api.py"}, Program},
+		{Frame{Name: "ones", File: "/srv/env/lib/python3.12/site-packages/numpy/_core/numeric.py"}, Library},
+		{Frame{Name: "fill", File: "<string>"}, Program},
+		// A script without an extension.
+		{Frame{Name: "malloc", File: "/usr/bin/report-sales"}, Program},
+		{Frame{Name: "std::thread::thread", File: "/usr/include/c++/12/thread"}, Library},
 		{Frame{Name: "_load_unlocked", File: "<frozen importlib._bootstrap>"}, Library},
 		{Frame{Name: "Pythonic::run", Module: program}, Program},
 	} {
@@ -214,6 +220,21 @@ func TestChargePython(t *testing.T) {
 	Charge(b.p, nil)
 	if got, want := stacksOf(b.p), []string{"1 PyList_New Py_InitializeFromConfig Py_BytesMain"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Native code belongs to the function in Python that calls it, and not to one that it is called by.
+func TestChargeNativeCode(t *testing.T) {
+	b := newBuilder()
+	b.add(1, 8, "parse", "xmlNewNode", "loads@/usr/lib/python3.11/json/__init__.py", "work@/srv/app.py", "run_plugin", "main")
+	b.add(2, 8, "parse", "run_plugin", "main")
+	b.add(4, 8, "parse", "_find_spec@<frozen importlib._bootstrap>", "run_plugin", "main")
+	passed := Charge(b.p, nil)
+	if got, want := stacksOf(b.p), []string{"1 work run_plugin main", "2 parse run_plugin main", "4 parse _find_spec run_plugin main"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if text := passed.Text(); text != "native code called by Python, Python library" {
+		t.Errorf("passed over: %s", text)
 	}
 }
 

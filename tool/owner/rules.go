@@ -62,11 +62,17 @@ func module(names string) *regexp.Regexp {
 
 var (
 	libcModule   = module(`libc|libm|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_\w+|ld-linux[\w-]*|ld64|ld|libgcc_s|ld-musl-\w+|libc\.musl-\w+`)
-	pythonModule = regular(`(^|/)(libpython[23][\d.]*m?d?\.so[\d.]*|python[\d.]*)$`)
+	pythonModule = regular(pythonModules)
 	jvmModule    = module(`libjvm|libjava|libjli|libnio|libnet|libzip|libjimage|libverify`)
 	nodeModule   = regular(`(^|/)(node|nodejs|libnode\.so[\d.]*|libv8[\w.-]*)$`)
 	qtModule     = module(`libQt\d?Core`)
 	glibModule   = module(`lib(glib|gobject|gmodule|gthread)-2\.0`)
+)
+
+// Of Python: the interpreter, and extension modules.
+const (
+	pythonModules    = `(^|/)(libpython[23][\d.]*m?d?\.so[\d.]*|python[\d.]*)$`
+	extensionModules = `\.(cpython-\d+\w*(-[\w-]+)?|abi3|pypy\d+-\w+)\.so$|/(site-packages|dist-packages|lib-dynload)/.*\.so[\d.]*$`
 )
 
 // rustModules are the modules of Rust's library. A C++ program may have a namespace core or alloc of its own, so the
@@ -141,18 +147,27 @@ var Rules = []Rule{
 	},
 	{
 		Kind: Allocator, Of: python, Module: pythonModule,
-		Function: regular(`^(default_(raw)?(malloc|calloc|realloc)|default_alloc|pymalloc_\w+|new_arena|allocate_from_new_pool|gc_alloc|arena_map\w+)$`),
+		Function: regular(`^(pymalloc_\w+|new_arena|allocate_from_new_pool|gc_alloc|arena_map\w+)$`),
 		Example:  "pymalloc_alloc", ExampleModule: "/usr/bin/python3.11",
+	},
+	{
+		Kind: Allocator, Of: "NumPy", Module: regular(extensionModules + `|` + pythonModules),
+		Function: regular(`^(default_(raw)?(malloc|calloc|realloc)|default_alloc|_?npy_alloc_cache\w*)$`),
+		Example:  "default_malloc", ExampleModule: "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so",
 	},
 	{
 		Kind: Interpreter, Of: python, Language: python, Module: pythonModule, Example: "dict_resize", ExampleModule: "/usr/lib/libpython3.11.so.1.0",
 	},
 	{
-		Kind: Interpreter, Of: python, Language: python, Module: regular(`\.(cpython-\d+\w*(-[\w-]+)?|abi3|pypy\d+-\w+)\.so$|/(site-packages|dist-packages|lib-dynload)/.*\.so[\d.]*$`),
+		Kind: Interpreter, Of: python, Language: python, Module: regular(extensionModules),
 		Example: "array_empty", ExampleModule: "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so",
 	},
 	{
 		Kind: Interpreter, Of: python, Language: python, Function: regular(`^(_?Py[A-Z][A-Za-z]*_\w+|_?Py_\w+|pymain_\w+)$`), Example: "_PyEval_EvalFrameDefault",
+	},
+	{
+		Kind: Library, Of: "NumPy", File: regular(`/(site-packages|dist-packages)/(numpy|scipy|pandas)/|^<__array_function__ internals>$`),
+		Example: "ones", ExampleModule: "/usr/lib/python3/dist-packages/numpy/core/numeric.py",
 	},
 	{
 		Kind: Program, Of: python, File: regular(`/(site-packages|dist-packages)/`), Example: "get", ExampleModule: "/usr/lib/python3/dist-packages/requests/api.py",
