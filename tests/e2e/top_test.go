@@ -22,6 +22,7 @@ type topReport struct {
 	Allocated *int64   `json:"exact_allocated"`
 	Functions []struct {
 		Name      string
+		Line      int64
 		Flat, Cum int64
 		CumError  float64 `json:"cum_error"`
 	}
@@ -32,7 +33,8 @@ func top(t *testing.T, target string, flags ...string) (report topReport, flat, 
 	parse(t, tool(t, append([]string{"top", target, "--json", "-n", "0"}, flags...)...), &report)
 	flat, cum = map[string]int64{}, map[string]int64{}
 	for _, f := range report.Functions {
-		flat[f.Name], cum[f.Name] = f.Flat, f.Cum
+		// Each module in Python has a <module>.
+		flat[f.Name], cum[f.Name] = flat[f.Name]+f.Flat, max(cum[f.Name], f.Cum)
 	}
 	return report, flat, cum
 }

@@ -167,7 +167,7 @@ func (s *Screen) table() []string {
 	for i := s.first; i < len(t.Rows) && i < s.first+s.page(); i++ {
 		row := t.Rows[i]
 		line := fmt.Sprintf("%12s %7s %12s %7s  %s", t.Value(row.Flat), report.Percent(float64(row.Flat), float64(t.Whole)), t.Value(row.Cum),
-			report.Percent(float64(row.Cum), float64(t.Whole)), row.Name)
+			report.Percent(float64(row.Cum), float64(t.Whole)), row.Place())
 		switch {
 		case i == s.row:
 			line = reversed.Styled(padded(line, s.width))

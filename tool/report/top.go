@@ -1,9 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +20,10 @@ import (
 type Row struct {
 	Name string `json:"name"`
 	File string `json:"file,omitempty"`
-	Flat int64  `json:"flat"` // allocated by the function itself
-	Cum  int64  `json:"cum"`  // including its callees
+	// Line is the line with most of an interpreted function's memory; 0 for other functions.
+	Line int64 `json:"line,omitempty"`
+	Flat int64 `json:"flat"` // allocated by the function itself
+	Cum  int64 `json:"cum"`  // including its callees
 	// FlatError and CumError are the standard errors of Flat and Cum due to sampling.
 	FlatError StandardError `json:"flat_error"`
 	CumError  StandardError `json:"cum_error"`
@@ -183,6 +188,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	type row struct {
 		Row
 		flat, cum samplingError
+		lines     lineSums
 	}
 	rows := map[string]*row{}
 	var order []*row
@@ -194,11 +200,11 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		}
 		t.count(value, intervalOf(p, sample))
 		seen := map[*row]bool{}
-		for depth, frame := range Frames(sample) {
-			r := rows[frame.Name]
+		for depth, frame := range places(sample) {
+			r := rows[frame.key()]
 			if r == nil {
 				r = &row{Row: Row{Name: frame.Name, File: frame.File}}
-				rows[frame.Name] = r
+				rows[frame.key()] = r
 				order = append(order, r)
 			}
 			if depth == 0 {
@@ -209,6 +215,9 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 				seen[r] = true
 				r.Cum += value
 				r.cum.add(part)
+				if frame.interpreted {
+					r.lines.add(frame.line, value, depth == 0)
+				}
 			}
 		}
 	}
@@ -218,6 +227,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 				r.PerSecond = float64(r.Flat) / t.Seconds
 			}
 			r.FlatError, r.CumError = StandardError(math.Sqrt(r.flat.variance())), StandardError(math.Sqrt(r.cum.variance()))
+			r.Line = r.lines.largest()
 			t.Rows = append(t.Rows, r.Row)
 		}
 	}
@@ -263,6 +273,30 @@ type Frame = owner.Frame
 // Frames lists a sample's functions, innermost first.
 func Frames(sample *profile.Sample) []Frame {
 	var list []Frame
+	for _, frame := range places(sample) {
+		list = append(list, frame.Frame)
+	}
+	return list
+}
+
+// place is a function in a stack, and the line that it runs.
+type place struct {
+	Frame
+	line        int64
+	interpreted bool
+}
+
+// key identifies the function. Each module in Python has its own main, and code outside of functions is always called
+// <module>.
+func (p place) key() string {
+	if p.interpreted {
+		return p.Name + "\x00" + p.File
+	}
+	return p.Name
+}
+
+func places(sample *profile.Sample) []place {
+	var list []place
 	for _, loc := range sample.Location {
 		module := ""
 		if loc.Mapping != nil {
@@ -270,17 +304,54 @@ func Frames(sample *profile.Sample) []Frame {
 		}
 		for _, line := range loc.Line {
 			if line.Function != nil {
-				list = append(list, Frame{Name: line.Function.Name, File: line.Function.Filename, Module: module})
+				frame := Frame{Name: line.Function.Name, File: line.Function.Filename, Module: module}
+				list = append(list, place{frame, line.Line, module == "" && frame.File != "" && owner.Classify(frame).Interpreted})
 			}
 		}
 		if len(loc.Line) == 0 {
-			list = append(list, Frame{Name: fmt.Sprintf("%#x", loc.Address), Module: module})
+			list = append(list, place{Frame: Frame{Name: fmt.Sprintf("%#x", loc.Address), Module: module}})
 		}
 	}
 	if len(list) == 0 {
-		list = append(list, Frame{Name: "(no stack)"})
+		list = append(list, place{Frame: Frame{Name: "(no stack)"}})
 	}
 	return list
+}
+
+// lineSums sums values by line: those of the function itself, and with its callees.
+type lineSums map[int64]*struct{ flat, cum int64 }
+
+func (l *lineSums) add(line, value int64, isFlat bool) {
+	if *l == nil {
+		*l = lineSums{}
+	}
+	sum := (*l)[line]
+	if sum == nil {
+		sum = &struct{ flat, cum int64 }{}
+		(*l)[line] = sum
+	}
+	sum.cum += value
+	if isFlat {
+		sum.flat += value
+	}
+}
+
+// largest returns the line with most of the function's own memory or, if it has none, with its callees'.
+func (l lineSums) largest() int64 {
+	if len(l) == 0 {
+		return 0
+	}
+	return slices.MaxFunc(slices.Sorted(maps.Keys(l)), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(l[a].flat, l[b].flat), cmp.Compare(l[a].cum, l[b].cum))
+	})
+}
+
+// Place returns the function, and the file and line of an interpreted one.
+func (r Row) Place() string {
+	if r.Line == 0 {
+		return r.Name
+	}
+	return fmt.Sprintf("%s %s:%d", r.Name, filepath.Base(r.File), r.Line)
 }
 
 // Sort orders the rows by "flat" or "cum", the largest first; equal ones by the other value, then by name.
@@ -340,7 +411,7 @@ func (t *Top) Text(limit int) string {
 		}
 		sum += r.Flat
 		row(t.Value(r.Flat), Percent(float64(r.Flat), total), Percent(float64(sum), total), rate(r.Flat), t.Value(r.Cum),
-			Percent(float64(r.Cum), total), r.Name)
+			Percent(float64(r.Cum), total), r.Place())
 	}
 	return b.String()
 }
