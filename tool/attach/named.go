@@ -1,15 +1,16 @@
 package attach
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Named lists the processes with this name that run on seemalloc, sorted by pid. A process has the kernel's short name,
-// the name of its executable, and the name that its command line begins with.
+// the name of its executable, and the name that its command line begins with. A Python program also has the name of its
+// script or module.
 func Named(name string) []*Process {
 	return where(func(p *Process) bool { return p.hasName(name) })
 }
@@ -55,6 +56,21 @@ func (p *Process) hasName(name string) bool {
 		return true
 	}
 	line, _ := os.ReadFile(procPath(p.PID, "cmdline"))
-	first, _, _ := bytes.Cut(line, []byte{0})
-	return len(first) > 0 && filepath.Base(string(first)) == name
+	words := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	return isBase(words[0], name) || isBase(scriptOf(words), name)
+}
+
+func isBase(path, name string) bool { return path != "" && filepath.Base(path) == name }
+
+// scriptOf returns the script or module of a command that runs Python; "": it runs another program.
+func scriptOf(words []string) string {
+	if !strings.HasPrefix(filepath.Base(words[0]), "python") {
+		return ""
+	}
+	for _, word := range words[1:] {
+		if !strings.HasPrefix(word, "-") {
+			return word
+		}
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -36,7 +37,7 @@ func (a *app) acceptNames(root *cobra.Command) {
 }
 
 // replaceNames replaces those of the first arguments that are names of processes by process ids. Ids, existing files and
-// unknown names stay as they are. A program file names the processes that run it: it is no profile.
+// unknown names stay as they are. A program file and a script name the processes that run them: they are no profiles.
 func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 	if a.socket != "" {
 		return nil
@@ -49,6 +50,8 @@ func (a *app) replaceNames(c *cobra.Command, args []string, count int) error {
 		find := attach.Named
 		if isProgram(name) {
 			find = attach.Running
+		} else if strings.HasSuffix(name, ".py") {
+			name = filepath.Base(name)
 		} else if _, err := os.Stat(name); err == nil || isNumber(name) || name == "-" || strings.Contains(name, "/") {
 			continue
 		}
