@@ -20,14 +20,17 @@ OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
        "200 MiB. 0: no limit. No effect with sample:1")
 OPTION(
     stack_depth, kCount, 64, 4, 128, kAny,
-    "maximum number of frames recorded per sampled stack; deeper stacks are truncated and counted")
+    "maximum number of frames recorded per sampled stack; deeper stacks are truncated and counted. "
+    "Unless it is set, 128 in a program whose Python functions are shown")
 OPTION(free_stacks, kChoice, 1, 0, 2, kAny,
        "for which sampled blocks the call stack that frees them is recorded (profiles of the kind "
        "deaths): off (none), sampled (all, but none with sample:1, which records every "
        "allocation), all")
-OPTION(python_frames, kSwitch, 0, 0, 1, kAny,
-       "show Python functions (CPython 3.11 to 3.13) instead of the interpreter's frames in heap "
-       "and CPU profiles; costs a few microseconds more per sample of a Python thread")
+OPTION(
+    python_frames, kSwitch, 1, 0, 1, kAny,
+    "show Python functions (CPython 3.11 to 3.13) instead of the interpreter's frames in heap "
+    "and CPU profiles; costs some microseconds per sample. Set to 1, it reports other versions of "
+    "CPython on standard error")
 OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
        "time from program start (in a forked child: from the fork) to the automatic baseline of "
        "profiles of the kind since; 0: only `seemalloc baseline` or the API sets it. Requires the "

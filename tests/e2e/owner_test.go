@@ -118,7 +118,7 @@ sys.stdin.read()
 		if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := launch(t, nil, binary, "run", "--sample", "16K", "--conf", "python_frames:1,at_start:1", "--", python, script)
+		p := launch(t, nil, binary, "run", "--sample", "16K", "--conf", "at_start:1", "--", python, script)
 		waitFor(t, socketOf(p.pid))
 		names := firstOwner(t, p.pid, 4<<20)
 		if names[0] != "keep" {

@@ -46,10 +46,10 @@ func absolute(path string) string {
 	return path
 }
 
-// lineOf is the number of the line of frames.py that has the text.
-func lineOf(t *testing.T, text string) int64 {
+// lineOf is the number of the line of a script that has the text.
+func lineOf(t *testing.T, script, text string) int64 {
 	t.Helper()
-	source, err := os.ReadFile(framesScript)
+	source, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func lineOf(t *testing.T, text string) int64 {
 			return int64(i + 1)
 		}
 	}
-	t.Fatalf("no line of frames.py has %q", text)
+	t.Fatalf("no line of %s has %q", script, text)
 	return 0
 }
 
@@ -84,6 +84,11 @@ func expectHeld(t *testing.T, cum map[string]int64) {
 			t.Errorf("%s holds %d, want %d", name, got, want)
 		}
 	}
+	for pages := int64(1); pages <= 30; pages++ {
+		if got, want := cum[fmt.Sprintf("pages_%02d", pages)], pages<<12; got < want || got > want+want/8+4<<10 {
+			t.Errorf("pages_%02d holds %d, want %d", pages, got, want)
+		}
+	}
 	if main := cum["<module>"]; main < 900<<10 {
 		t.Errorf("<module> holds %d", main)
 	}
@@ -91,7 +96,7 @@ func expectHeld(t *testing.T, cum map[string]int64) {
 
 func TestPythonHeap(t *testing.T) {
 	eachPython(t, func(t *testing.T, python string) {
-		p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "python_frames:1,at_start:1", "--", python, framesScript, "hold")
+		p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", python, framesScript, "hold")
 		waitFor(t, socketOf(p.pid))
 		report, _, cum := top(t, p.pid)
 		expectHeld(t, cum)
@@ -158,7 +163,7 @@ func expectPlaces(t *testing.T, path string) {
 		}
 	}
 	for _, name := range []string{"Keeper.hold", "produce", "weigh"} {
-		if want := lineOf(t, "# line: "+name); !lines[name][want] || files[name] != framesScript {
+		if want := lineOf(t, framesScript, "# line: "+name); !lines[name][want] || files[name] != framesScript {
 			t.Errorf("%s: lines %v of %s, want %d of %s", name, lines[name], files[name], want, framesScript)
 		}
 	}
@@ -167,10 +172,10 @@ func expectPlaces(t *testing.T, path string) {
 	}
 }
 
-// Switched on and off at run time; without the option nothing changes.
+// Switched off and on at run time; without them the interpreter's frames stay.
 func TestPythonFramesAreAnOption(t *testing.T) {
 	for _, python := range pythons(t)[:1] {
-		p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", python, framesScript, "hold")
+		p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "python_frames:0,at_start:1", "--", python, framesScript, "hold")
 		waitFor(t, socketOf(p.pid))
 		_, _, cum := top(t, p.pid)
 		if cum["Keeper.hold"] != 0 || cum["_PyEval_EvalFrameDefault"] < 900<<10 {
@@ -199,7 +204,7 @@ func TestPythonCPU(t *testing.T) {
 		// The kernel gives at least 250 samples a second: of 500 the standard error is 0.021. A deviation three times
 		// in a row is very unlikely.
 		for range 3 {
-			_, complaint, status := try(t, "cpu", "--hz", "1000", "--json", "-n", "0", "--conf", "python_frames:1", "--", python, framesScript, "burn", "2")
+			_, complaint, status := try(t, "cpu", "--hz", "1000", "--json", "-n", "0", "--", python, framesScript, "burn", "2")
 			if status != 0 {
 				t.Fatalf("status %d: %s", status, complaint)
 			}
@@ -236,7 +241,7 @@ func TestPythonUnderStress(t *testing.T) {
 			cpu, heap := filepath.Join(t.TempDir(), "cpu.pb"), filepath.Join(t.TempDir(), "heap.pb")
 			run := exec.Command(python, append([]string{framesScript}, command...)...)
 			run.Env = environment("LD_PRELOAD="+library, "PYTHONMALLOC=malloc",
-				fmt.Sprintf("SEEMALLOC_CONF=python_frames:1,sample:4K,sample_limit:0,cpu_frequency:4000,cpu_profile:%s,dump_at_exit:%s", cpu, heap))
+				fmt.Sprintf("SEEMALLOC_CONF=sample:4K,sample_limit:0,cpu_frequency:4000,cpu_profile:%s,dump_at_exit:%s", cpu, heap))
 			out, complaint := finish(t, run, nil)
 			if out != "done\n" || !regexp.MustCompile(`^(PROFILE: .*\n)?$`).MatchString(complaint) || run.ProcessState.ExitCode() != 0 {
 				t.Fatalf("%v: %v %q %q", command, run.ProcessState, out, complaint)
@@ -274,7 +279,7 @@ func TestPythonEmbedded(t *testing.T) {
 		cpu, heap := filepath.Join(t.TempDir(), "cpu.pb"), filepath.Join(t.TempDir(), "heap.pb")
 		run := exec.Command(program)
 		run.Env = environment("LD_PRELOAD="+library, fmt.Sprintf(
-			"SEEMALLOC_CONF=python_frames:1,sample:4K,sample_limit:0,cpu_frequency:4000,cpu_profile:%s,dump_at_exit:%s", cpu, heap))
+			"SEEMALLOC_CONF=sample:4K,sample_limit:0,cpu_frequency:4000,cpu_profile:%s,dump_at_exit:%s", cpu, heap))
 		printed, complaint := finish(t, run, nil)
 		if printed != "done\n" || run.ProcessState.ExitCode() != 0 {
 			t.Fatalf("%v %q %q", run.ProcessState, printed, complaint)
@@ -301,13 +306,14 @@ func TestPythonLoadedLater(t *testing.T) {
 	if err := build("cc", "-O2", "testdata/load_python.c", "-o", program); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "python_frames:1,at_start:1", "--", program, shared)
+	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", program, shared)
 	waitFor(t, socketOf(p.pid))
 	if _, _, cum := top(t, p.pid); cum["within"] < 20*100000 || cum["within"] > 50*110000 {
 		t.Errorf("within holds %d of 50 times 100000", cum["within"])
 	}
 }
 
+// An unknown version is reported on standard error if Python's functions were asked for, and in profiles.
 func TestUnknownPythonIsReportedOnce(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "future")
@@ -322,6 +328,16 @@ func TestUnknownPythonIsReportedOnce(t *testing.T) {
 	if out != "done\n" || complaint != want {
 		t.Errorf("%q %q", out, complaint)
 	}
+	heap := filepath.Join(t.TempDir(), "heap.pb")
+	run = exec.Command(program)
+	run.Env = environment("LD_PRELOAD="+library, "SEEMALLOC_CONF=sample:1,dump_at_exit:"+heap)
+	out, complaint = finish(t, run, nil)
+	if out != "done\n" || regexp.MustCompile(`^(PROFILE: .*\n)?$`).FindString(complaint) == "" && complaint != "" {
+		t.Errorf("%q %q", out, complaint)
+	}
+	if text := tool(t, "top", heap); !strings.Contains(text, "python: CPython 3.99.0 is not supported: its functions are shown as interpreter frames") {
+		t.Errorf("no word of the version in\n%s", text)
+	}
 }
 
 // The text that gperftools' variables request has addresses only: functions in Python are left out, and the text
@@ -332,7 +348,7 @@ func TestPythonInTexts(t *testing.T) {
 	python := pythons(t)[0]
 	prefix := filepath.Join(t.TempDir(), "p")
 	run := exec.Command(python, "-c", "held = [[i] for i in range(20000)]")
-	run.Env = environment("LD_PRELOAD="+compat, "PYTHONMALLOC=malloc", "HEAPPROFILE="+prefix, "SEEMALLOC_CONF=python_frames:1")
+	run.Env = environment("LD_PRELOAD="+compat, "PYTHONMALLOC=malloc", "HEAPPROFILE="+prefix)
 	finish(t, run, nil)
 	text, err := os.ReadFile(prefix + ".0001.heap")
 	if err != nil {

@@ -416,8 +416,9 @@ func (s *viewedProfile) writeMissing(b *strings.Builder, empty bool) {
 		}
 		return
 	}
-	if losses := report.MissingData(*s.sampling); losses != "" {
-		fmt.Fprintf(b, "Missing: %s\n", losses)
+	losses := []string{report.MissingData(*s.sampling), report.MissingOfPython(s.profile)}
+	if losses = slices.DeleteFunc(losses, func(text string) bool { return text == "" }); len(losses) > 0 {
+		fmt.Fprintf(b, "Missing: %s\n", strings.Join(losses, "; "))
 	}
 	if empty && s.sampling.Interval == 0 {
 		b.WriteString("Sampling is off: `seemalloc set PID sample=512K` turns it on\n")

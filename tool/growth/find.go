@@ -71,6 +71,8 @@ type Result struct {
 	Unattributed bool `json:"unattributed"`
 	// Unseen is the rate below which a leak of small blocks may not have been seen.
 	Unseen float64 `json:"unseen_bytes_per_s"`
+	// Missing describes memory that the profiles lack; "": none.
+	Missing string `json:"missing,omitempty"`
 	// Steady is false if there are too few moments to distinguish steady growth from a jump.
 	Steady bool `json:"steady_judged"`
 }

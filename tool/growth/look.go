@@ -18,6 +18,7 @@ type Look struct {
 
 	moments []Moment
 	sources map[Stack]source
+	missing string
 }
 
 // source is the sample of a stack.
@@ -39,12 +40,17 @@ func (l *Look) Add(p *profile.Profile, live *int64) error {
 		l.sources[AddressStack(sample)] = source{sample, p}
 	}
 	l.moments = append(l.moments, m)
+	l.missing = report.MissingOfPython(p)
 	return nil
 }
 
 // Find returns the growth so far. room is the number of bytes to the limit; 0: unknown.
 func (l *Look) Find(room float64) (*Result, error) {
-	return Find(l.moments, Options{Frames: l.frames, Room: room})
+	result, err := Find(l.moments, Options{Frames: l.frames, Room: room})
+	if result != nil {
+		result.Missing = l.missing
+	}
+	return result, err
 }
 
 // frames symbolizes stacks.

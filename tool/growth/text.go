@@ -105,6 +105,9 @@ func (r *Result) Summary() string {
 	if r.Unseen > 0 {
 		fmt.Fprintf(&b, "\nA leak of less than %s/s in one function may not have been seen in this time.", report.Bytes(r.Unseen))
 	}
+	if r.Missing != "" {
+		fmt.Fprintf(&b, "\nMissing: %s.", r.Missing)
+	}
 	if !r.Steady {
 		b.WriteString("\nToo few profiles to distinguish steady growth from a jump.")
 	}

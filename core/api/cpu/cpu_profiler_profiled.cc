@@ -48,7 +48,6 @@ struct ThreadTimer {
 // In zeroed memory of its own.
 struct Session {
   profile::CpuSampleStore store;
-  unsigned max_depth;
   // Carried by its timers' signals, with the thread's number: signals with another token are from a
   // session that has ended.
   uint32_t token;
@@ -89,7 +88,7 @@ void on_interrupt(int, siginfo_t* info, void* context) {
   if (mine != nullptr && info->si_code == SI_TIMER && carried >> 32 == mine->token) {
     mine->interrupts.fetch_add(1, std::memory_order_relaxed);
     profile::Stack stack;
-    profile::capture_stack_from(context, &stack, mine->max_depth);
+    profile::capture_stack_from(context, &stack, profile::chosen_stack_depth());
     // The kernel checks these timers at its own ticks, and while the thread is in a system call the
     // signal is delayed: all that time was spent here.
     uint64_t missed = info->si_overrun > 0 ? static_cast<uint64_t>(info->si_overrun) : 0;
@@ -286,7 +285,6 @@ CpuStartResult begin_session(const CpuRequest& request) {
   remove_last_session();
   Session* fresh = static_cast<Session*>(os::map(session_bytes(), os::Reason::kReport));
   if (fresh == nullptr) return CpuStartResult::kNoMemory;
-  fresh->max_depth = static_cast<unsigned>(options::get(options::Id::stack_depth));
   fresh->number = sessions.fetch_add(1, std::memory_order_relaxed) + 1;
   fresh->token = static_cast<uint32_t>(0x5EE0000 + fresh->number);
   fresh->clock = request.wall ? ThreadClock::kWall : ThreadClock::kCpu;
@@ -318,7 +316,7 @@ void count_own_work() {
   uintptr_t carried = reinterpret_cast<uintptr_t>(info.si_value.sival_ptr);
   if (carried >> 32 != session->token) return;
   profile::Stack stack;
-  profile::capture_stack(&stack, session->max_depth);
+  profile::capture_stack(&stack, profile::chosen_stack_depth());
   session->interrupts.fetch_add(1, std::memory_order_relaxed);
   uint64_t missed = info.si_overrun > 0 ? static_cast<uint64_t>(info.si_overrun) : 0;
   session->store.add(stack, static_cast<uint32_t>(carried), 1 + missed);

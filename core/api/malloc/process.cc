@@ -118,7 +118,7 @@ __attribute__((constructor(101))) void library_loaded() {
     read_options_once();
   }
   find_next_filter_calls();
-  sampling_loaded();
+  sampling_loaded(environ != nullptr ? environment_value(environ, "PYTHONMALLOC") : nullptr);
   python_option_changed();
   install_fork_handlers();
   phase.store(Phase::kStarted, std::memory_order_release);

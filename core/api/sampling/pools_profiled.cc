@@ -10,6 +10,7 @@
 #include "core/profile/heap/pool_profile.h"
 #include "core/profile/sampling/sample_rate_limiter.h"
 #include "core/profile/sampling/sampler.h"
+#include "core/profile/unwind/unwind.h"
 
 // In a statically linked program readers recognise the allocator's own functions by this name, and
 // remove them from the stacks.
@@ -56,7 +57,7 @@ SEEMALLOC_COLD void alloc_slow(profile::Pool* pool, uintptr_t block, uint64_t by
   distance.left -= static_cast<int64_t>(bytes);
   if (distance.left > 0) return;
   profile::record_pool_alloc(pool, block, bytes, distance.interval_bytes,
-                             options::get(options::Id::stack_depth));
+                             profile::chosen_stack_depth());
   draw(true);
 }
 

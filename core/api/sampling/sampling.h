@@ -88,9 +88,11 @@ bool threads_profile(ProfileBytes* out);
 // since_profile() counts from here on. False in the library without a profiler.
 bool set_profile_baseline();
 
-// Called once, by the library's constructor.
-void sampling_loaded();
-// The option python_frames was read or set. One caller at a time, in no signal handler.
+// Called once, by the library's constructor, with the value of the variable PYTHONMALLOC; null: it
+// is not set.
+void sampling_loaded(const char* python_allocator);
+// The option python_frames or stack_depth was read or set. One caller at a time, in no signal
+// handler.
 void python_option_changed();
 // Called with the address of code that creates a thread-specific key. Returns true if it belongs to
 // a CPython that is not known yet (core/profile/python/python.h).

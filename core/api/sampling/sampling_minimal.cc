@@ -22,7 +22,7 @@ bool churn_profile(ProfileBytes*) { return false; }
 bool lifetime_profile(ProfileBytes*) { return false; }
 bool deaths_profile(ProfileBytes*) { return false; }
 bool threads_profile(ProfileBytes*) { return false; }
-void sampling_loaded() {}
+void sampling_loaded(const char*) {}
 void python_option_changed() {}
 bool note_loaded_python(uintptr_t) { return false; }
 size_t python_name_bytes() { return 0; }

@@ -128,7 +128,7 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
   thread_samples.live_bytes += bytes;
   uint32_t id = profile::record_alloc(
       recorder_of(mine), {requested_bytes, allocated_bytes, interval, reallocating},
-      reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
+      reinterpret_cast<uintptr_t>(site), profile::chosen_stack_depth());
   if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed)))
     check_dump_due(static_cast<uint64_t>(bytes));
   return id;
@@ -148,9 +148,8 @@ enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };
 
 void record_sampled_free(heap::ThreadHeap* mine, uint32_t id) {
   uint64_t stacks = options::get(options::Id::free_stacks);
-  profile::FreeStackOptions wanted{
-      stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0,
-      stacks == kFreeStacksAll};
+  profile::FreeStackOptions wanted{stacks != kFreeStacksOff ? profile::chosen_stack_depth() : 0,
+                                   stacks == kFreeStacksAll};
   profile::FreedSampleInfo freed =
       profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id, wanted);
   if (mine != nullptr)
@@ -225,9 +224,17 @@ bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLif
 bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
 bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
-void sampling_loaded() { profile::record_start_modules(); }
+void sampling_loaded(const char* python_allocator) {
+  profile::record_start_modules();
+  profile::set_python_allocator(python_allocator);
+}
 void python_option_changed() {
-  profile::set_python_frames(options::get(options::Id::python_frames) != 0);
+  using enum profile::PythonFrames;
+  bool on = options::get(options::Id::python_frames) != 0;
+  profile::set_python_frames(!on ? kOff
+                             : options::is_explicitly_set(options::Id::python_frames)
+                                 ? kRequired
+                                 : kIfSupported);
 }
 bool note_loaded_python(uintptr_t pc) { return profile::note_loaded_python(pc); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }
@@ -240,7 +247,7 @@ bool set_profile_baseline() {
 SEEMALLOC_NOINLINE void record_growth() {
   if (os::in_nested_call) return;  // the outer slow path does it
   pages::Growth growth = pages::take_and_reset_growth();
-  profile::record_growth(growth.bytes, growth.count, options::get(options::Id::stack_depth));
+  profile::record_growth(growth.bytes, growth.count, profile::chosen_stack_depth());
 }
 
 bool growth_profile(ProfileBytes* out) {

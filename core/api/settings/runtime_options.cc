@@ -37,7 +37,7 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
     heap::invalidate_sample_distances();
   using options::Id;
   dump_option_changed(id);
-  if (id == Id::python_frames) python_option_changed();
+  if (id == Id::python_frames || id == Id::stack_depth) python_option_changed();
   if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure)
     heap::pressure_options_changed();
   return SetOption::kDone;

@@ -18,5 +18,18 @@ struct MemoryRead {
 };
 inline constexpr unsigned kMaxMemoryReads = 4;
 bool read_memory(const MemoryRead* reads, unsigned count);
+// The same for several calls of one thread, which then ask the kernel for its id only once. Must
+// not be used after a fork.
+class MemoryReader {
+ public:
+  bool read(uintptr_t from, void* to, size_t bytes);
+  bool read(const MemoryRead* reads, unsigned count);
+
+ private:
+  int thread_ = 0;  // 0: not known yet
+};
+// Whether these bytes can be written; they stay as they are. Returns false if a sandbox refuses the
+// call. Requires: no other thread writes them.
+bool is_writable(const void* at, size_t bytes);
 
 }  // namespace seemalloc::os

@@ -15,6 +15,7 @@
 #include "core/profile/heap/records.h"
 #include "core/profile/heap/thread_rows.h"
 #include "core/profile/pprof/profile_encoder.h"
+#include "core/profile/python/python.h"
 #include "core/profile/sampling/square_root.h"
 
 namespace seemalloc::profile {
@@ -401,6 +402,12 @@ void write_common_comments(const CommentWriter& notes, const BucketSnapshot& sna
                       " resizes of sampled blocks not followed for lack of memory");
   write_count_comment(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
                       " lifetimes of freed samples lost for lack of memory");
+  if (python_names() == nullptr || python_names()->functions() == 0 || !python_maps_small_blocks())
+    return;
+  text.clear();
+  text << "python: blocks of 512 bytes and less are in memory that Python maps itself, and not in "
+          "this profile; with PYTHONMALLOC=malloc they are";
+  notes.add(text);
 }
 
 void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row,

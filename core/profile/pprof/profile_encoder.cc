@@ -96,12 +96,19 @@ bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType per
   return !out_.failed();
 }
 
-// Writes how many Python functions are known, and how many stacks and frames lack theirs.
+// Writes how many Python functions are known, and how many stacks and frames lack theirs, or that
+// this Python is not supported.
 void ProfileEncoder::write_python_comment() {
   const PythonNames* names = python_names();
+  FixedText<256> text;
+  if (unsigned long version = unsupported_python(); version != 0) {
+    text << "python: CPython ";
+    print_python_version(version, text);
+    text << " is not supported: its functions are shown as interpreter frames";
+    return comment(text);
+  }
   if (names == nullptr) return;
   PythonCounters counters = python_counters();
-  FixedText<256> text;
   text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
        << " stacks with Python frames that could not be read, " << counters.without_space
        << " frames of functions for which there was no space";

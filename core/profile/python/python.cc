@@ -4,10 +4,13 @@
 #include <link.h>
 
 #include "core/base/check.h"
+#include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/kernel/dynamic_symbols.h"
 #include "core/os/kernel/memory.h"
+#include "core/os/kernel/read_memory.h"
 #include "core/profile/code/modules.h"
+#include "core/profile/sampling/stack.h"
 
 // CPython's symbols, if the program or a library that it is linked with is CPython. The type
 // objects are larger than declared here; only their addresses are used, and the object size that
@@ -28,7 +31,8 @@ namespace seemalloc::profile {
 
 namespace detail {
 constinit std::atomic<const Python*> python{nullptr};
-}
+constinit std::atomic<uint32_t> python_stack_depth{0};
+}  // namespace detail
 
 namespace {
 
@@ -102,6 +106,8 @@ std::atomic<bool> has_dlopened_symbols{false}, is_kept{false};
 constinit Python process_python{};
 std::atomic<PythonNames*> names{nullptr};
 std::atomic<uint64_t> unreadable{0}, without_space{0};
+std::atomic<unsigned long> unsupported{0};
+std::atomic<bool> small_blocks_mapped{true};
 bool warned = false;  // the warning was printed
 
 uint64_t word_at(const char* object, size_t offset) {
@@ -177,15 +183,15 @@ void warn_once(const char* why) {
   warn(line.c_str());
 }
 
-void refuse_version(const Symbols& symbols) {
+constexpr unsigned long kBefore311 = 1;
+
+void refuse_version(const Symbols& symbols, PythonFrames wanted) {
+  unsigned long version = symbols.version != nullptr ? *symbols.version : kBefore311;
+  unsupported.store(version, std::memory_order_relaxed);
+  if (wanted != PythonFrames::kRequired) return;
   FixedText<160> why;
   why << "CPython ";
-  if (symbols.version != nullptr) {
-    unsigned long version = *symbols.version;
-    why << (version >> 24) << '.' << (version >> 16 & 0xFF) << '.' << (version >> 8 & 0xFF);
-  } else {
-    why << "before 3.11";
-  }
+  print_python_version(version, why);
   why << " is not supported (3.11, 3.12 and 3.13 are, as released and with the global interpreter lock)";
   warn_once(why.c_str());
 }
@@ -193,9 +199,41 @@ void refuse_version(const Symbols& symbols) {
 bool make_names() {
   if (names.load(std::memory_order_relaxed) != nullptr) return true;
   size_t bytes = (sizeof(PythonNames) + os::page_bytes() - 1) & ~(os::page_bytes() - 1);
-  names.store(static_cast<PythonNames*>(os::map(bytes, os::Reason::kRecords)),
-              std::memory_order_release);
-  return names.load(std::memory_order_relaxed) != nullptr;
+  void* memory = os::map(bytes, os::Reason::kRecords);
+  if (memory == nullptr) return false;
+  os::set_huge_pages(memory, bytes, false);  // little of it is ever used
+  names.store(static_cast<PythonNames*>(memory), std::memory_order_release);
+  return true;
+}
+
+void activate(const Python* python) {
+  bool deep = python != nullptr && !options::is_explicitly_set(options::Id::stack_depth);
+  detail::python_stack_depth.store(deep ? kMaxStackDepth : 0, std::memory_order_relaxed);
+  detail::python.store(python, std::memory_order_release);
+}
+
+using Dealloc = void (*)(void* object);
+std::atomic<Dealloc> dealloc_code{nullptr};  // CPython's own
+
+void forget_and_dealloc(void* code) {
+  auto address = reinterpret_cast<uintptr_t>(code);
+  PythonNames* all = names.load(std::memory_order_acquire);
+  all->codes.forget(address);
+  dealloc_code.load(std::memory_order_acquire)(code);
+  all->codes.forget(address);  // a sample in between may have inserted it
+}
+
+// Replaces the function that frees code objects. Returns false if the type cannot be changed.
+// Requires: the names are made.
+bool see_frees(const char* code_type) {
+  constexpr size_t kDealloc = 48;  // tp_dealloc
+  auto* slot = reinterpret_cast<std::atomic<Dealloc>*>(const_cast<char*>(code_type + kDealloc));
+  Dealloc now = slot->load(std::memory_order_acquire);
+  if (now == forget_and_dealloc) return true;
+  if (now == nullptr || !os::is_writable(slot, sizeof(*slot))) return false;
+  dealloc_code.store(now, std::memory_order_release);
+  slot->store(forget_and_dealloc, std::memory_order_release);
+  return true;
 }
 
 }  // namespace
@@ -207,31 +245,54 @@ const PythonLayout* python_layout(unsigned minor) {
   return nullptr;
 }
 
-void set_python_frames(bool on) {
+unsigned long unsupported_python() { return unsupported.load(std::memory_order_relaxed); }
+
+void print_python_version(unsigned long version, Text& out) {
+  if (version == kBefore311) {
+    out << "before 3.11";
+  } else {
+    out << (version >> 24) << '.' << (version >> 16 & 0xFF) << '.' << (version >> 8 & 0xFF);
+  }
+}
+
+void set_python_allocator(const char* name) {
+  small_blocks_mapped.store(
+      name == nullptr || (!text_equal(name, "malloc") && !text_equal(name, "malloc_debug")),
+      std::memory_order_relaxed);
+}
+bool python_maps_small_blocks() { return small_blocks_mapped.load(std::memory_order_relaxed); }
+
+void set_python_frames(PythonFrames wanted) {
   const Python* found = nullptr;
+  unsupported.store(0, std::memory_order_relaxed);
   Symbols symbols = linked_symbols();
   if (!symbols.any() && has_dlopened_symbols.load(std::memory_order_acquire))
     symbols = dlopened_symbols;
-  if (on && symbols.any()) {
+  if (wanted != PythonFrames::kOff && symbols.any()) {
     const PythonLayout* layout = layout_of(symbols);
     if (layout == nullptr) {
-      refuse_version(symbols);
+      refuse_version(symbols, wanted);
     } else if (!make_names()) {
-      warn_once("no memory for function names");
+      if (wanted == PythonFrames::kRequired) warn_once("no memory for function names");
     } else {
       // Signal handlers may be reading it. It is the same each time, so it is written only once.
       if (process_python.layout == nullptr) {
+        Module module{};
+        find_module(reinterpret_cast<uintptr_t>(symbols.thread_state), &module);
         process_python = {layout,
                           reinterpret_cast<uintptr_t>(symbols.code_type),
                           reinterpret_cast<uintptr_t>(symbols.text_type),
                           reinterpret_cast<uintptr_t>(symbols.bytes_type),
                           symbols.thread_state,
-                          names.load(std::memory_order_relaxed)};
+                          names.load(std::memory_order_relaxed),
+                          module.start,
+                          module.end,
+                          see_frees(symbols.code_type)};
       }
       found = &process_python;
     }
   }
-  detail::python.store(found, std::memory_order_release);
+  activate(found);
 }
 
 bool note_loaded_python(uintptr_t pc) {
@@ -272,7 +333,7 @@ void forget_closed_python() {
     return;
   if (loaded_object_of(reinterpret_cast<uintptr_t>(dlopened_symbols.thread_state)) != nullptr)
     return;
-  detail::python.store(nullptr, std::memory_order_release);
+  activate(nullptr);
   process_python.layout = nullptr;
   has_dlopened_symbols.store(false, std::memory_order_release);
 }

@@ -1,9 +1,11 @@
-// CPython in this process: whether it is present and its frames are requested (option
-// python_frames), and the offsets of the fields that are read, by version.
+// CPython in this process: whether it is present and its frames are wanted (option python_frames),
+// and the offsets of the fields that are read, by version.
 //
 // core/api calls set_python_frames() when the option was read or set. The unwinder calls the
 // other functions, also in signal handlers. Threads: any. The only call into Python is the one for
-// the state of the calling thread, which takes no lock and allocates no memory.
+// the state of the calling thread, which takes no lock and allocates no memory. The only change of
+// Python is in its type of code objects: the function that frees them becomes one of ours, which
+// removes the object from PythonNames::codes and calls the former one.
 #pragma once
 
 #include <atomic>
@@ -11,6 +13,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "core/base/text.h"
 #include "core/os/process/sandbox.h"
 #include "core/profile/python/python_names.h"
 
@@ -45,13 +48,19 @@ struct Python {
   uintptr_t code_type, text_type, bytes_type;
   void* (*thread_state)();  // of the calling thread; returns null if it runs no Python
   PythonNames* names;
+  // The code of the program or library that contains the interpreter.
+  uintptr_t code_start, code_end;
+  // Whether frees of code objects are seen, so that PythonNames::codes may be used.
+  bool frees_are_seen;
 };
 
 namespace detail {
 extern std::atomic<const Python*> python;
-}
+// Used instead of the option stack_depth, unless it is 0.
+extern std::atomic<uint32_t> python_stack_depth;
+}  // namespace detail
 
-// Null while Python frames are not requested, or there is no Python of a known version.
+// Null while Python frames are not wanted, or there is no Python of a known version.
 inline const Python* active_python() {
   const Python* python = detail::python.load(std::memory_order_acquire);
   // The helper thread runs no code of the program.
@@ -65,18 +74,30 @@ inline bool runs_python() {
   return SEEMALLOC_UNLIKELY(python != nullptr) && python->thread_state() != nullptr;
 }
 
-// Searches for Python, or disables Python frames. Reports an unknown version once on standard
-// error. Not for signal handlers; one caller at a time.
-void set_python_frames(bool on);
+// Called when the option python_frames or stack_depth was read or set: searches for Python, or
+// disables Python frames. kRequired: the user asked for them, so an unknown
+// version is reported once on standard error. Not for signal handlers; one caller at a time.
+enum class PythonFrames { kOff, kIfSupported, kRequired };
+void set_python_frames(PythonFrames wanted);
 
 // CPython makes a thread-specific key when it starts. Returns true if the code at `pc`, which makes
 // a key, is in a CPython that was loaded by dlopen and is not known yet; set_python_frames()
 // then finds it.
 bool note_loaded_python(uintptr_t pc);
-// Called before and after a dlclose. While Python frames are requested, Python must stay loaded,
+// Called before and after a dlclose. While Python frames are wanted, Python must stay loaded,
 // because it is called in signal handlers. Otherwise it is forgotten once it is unloaded.
 void keep_active_python();
 void forget_closed_python();
+
+// Version (Py_Version) of a CPython whose frames are wanted, but not supported; 1: a version before
+// 3.11; 0: there is none.
+unsigned long unsupported_python();
+void print_python_version(unsigned long version, Text& out);
+
+// The value of PYTHONMALLOC, null if it is not set; called once, at the start. Unless it is malloc,
+// Python keeps blocks of 512 bytes and less in memory that it maps itself.
+void set_python_allocator(const char* name);
+bool python_maps_small_blocks();
 
 // The names of the functions found so far, also after the option was turned off; null: there are
 // none.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "core/base/seed_for_test.h"
+#include "core/os/kernel/fault.h"
 #include "core/os/kernel/memory.h"
+#include "core/profile/code/modules.h"
 #include "core/profile/heap/heap_profile.h"
 #include "core/profile/heap/recorder.h"
 #include "core/profile/heap/records.h"
@@ -38,7 +41,10 @@ class FakePython {
                                               address(text_type),
                                               address(bytes_type),
                                               thread_state,
-                                              nullptr} {
+                                              nullptr,
+                                              0,
+                                              0,
+                                              false} {
     use_python_for_test(&python);
     state = object(256);
     root = object(64);
@@ -87,6 +93,7 @@ class FakePython {
     put(lines, 16, static_cast<int64_t>(table.size()));
     memcpy(reinterpret_cast<char*>(lines) + 32, table.data(), table.size());
     uintptr_t made = object(256);
+    put(made, 0, uint64_t{1});
     put(made, 8, address(code_type));
     put(made, 16, int64_t{16});
     put(made, 112, file);
@@ -256,6 +263,42 @@ TEST_P(PythonFrames, AreCutAtTheDepth) {
   }
 }
 
+// Calls a function that many times through C.
+NOINLINE void nest(FakePython& fake, uintptr_t code, int calls, const std::function<void()>& then) {
+  if (calls == 0) return then();
+  interpret(fake, {{code, 0}}, [&] { nest(fake, code, calls - 1, then); });
+  KEEP_FRAME;
+}
+
+TEST_P(PythonFrames, AreNotDisplacedByTheInterpretersOwnFunctions) {
+  FakePython fake(GetParam());
+  uintptr_t inner = fake.code("inner", 1), outer = fake.code("outer", 1);
+  constexpr int kCalls = 60;
+  StackPair both;
+  auto run = [&] {
+    interpret(fake, {{outer, 0}}, [&] { nest(fake, inner, kCalls, [&] { take(&both); }); });
+  };
+  run();
+  EXPECT_TRUE(both.with.truncated);
+  EXPECT_EQ(python_only(both).find("outer"), std::string::npos);
+  // All of this program is the interpreter.
+  Module module;
+  ASSERT_TRUE(find_module(FakePython::address(reinterpret_cast<void*>(nest)), &module));
+  fake.python.code_start = module.start;
+  fake.python.code_end = module.end;
+  run();
+  EXPECT_FALSE(both.with.truncated);
+  std::string want;
+  for (int i = 0; i < kCalls; i++) want += "inner:1 ";
+  EXPECT_EQ(python_only(both), want + "outer:1 ");
+  // What the innermost function calls stays.
+  size_t first = 0;
+  while (first < both.with.depth && !is_python_pc(both.with.pcs[first])) first++;
+  EXPECT_GT(first, 2u);
+  for (size_t i = 0; i < first; i++) EXPECT_EQ(both.with.pcs[i], both.without.pcs[i]);
+  for (size_t i = first; i < first + kCalls; i++) EXPECT_TRUE(is_python_pc(both.with.pcs[i])) << i;
+}
+
 TEST_P(PythonFrames, AreNoneInAThreadWithoutPython) {
   FakePython fake(GetParam());
   state_of_thread = nullptr;
@@ -323,19 +366,82 @@ TEST_P(PythonFrames, KeepTheEndOfLongPathsAndTheBeginningOfLongNames) {
   }
 }
 
-// The same address belongs to one function first, and to another one later.
-TEST_P(PythonFrames, AreNotThoseOfCodeThatLayThereBefore) {
-  FakePython fake(GetParam());
-  uintptr_t code = fake.code("first", 1);
-  StackPair both;
-  interpret(fake, {{code, 0}}, [&] { take(&both); });
-  EXPECT_EQ(python_only(both), "first:1 ");
+// Turns the code object of a function into that of a function named `other`, at the same address.
+void replace_code(FakePython& fake, uintptr_t code) {
   uintptr_t name;
   memcpy(&name, reinterpret_cast<char*>(code) + 128, sizeof(name));
   memcpy(reinterpret_cast<char*>(name) + fake.layout.ascii_bytes, "other", 5);
   FakePython::put(name, 24, int64_t{4711});
+}
+
+std::string function_of(FakePython& fake, uintptr_t code) {
+  StackPair both;
   interpret(fake, {{code, 0}}, [&] { take(&both); });
-  EXPECT_EQ(python_only(both), "other:1 ");
+  return python_only(both);
+}
+
+TEST_P(PythonFrames, AreNotThoseOfCodeThatLayThereBefore) {
+  FakePython fake(GetParam());
+  uintptr_t code = fake.code("first", 1);
+  EXPECT_EQ(function_of(fake, code), "first:1 ");
+  replace_code(fake, code);
+  EXPECT_EQ(function_of(fake, code), "other:1 ");
+}
+
+TEST_P(PythonFrames, AreReadOnceWhileTheirCodeIsAlive) {
+  FakePython fake(GetParam());
+  fake.python.frees_are_seen = true;
+  uintptr_t code = fake.code("first", 1), hidden = fake.code("cleanup", 1);
+  FakePython::put(hidden, fake.layout.code_first_traceable, int32_t{16});
+  EXPECT_EQ(function_of(fake, code), "first:1 ");
+  EXPECT_EQ(function_of(fake, hidden), "");
+  replace_code(fake, code);
+  FakePython::put(hidden, fake.layout.code_first_traceable, int32_t{0});
+  EXPECT_EQ(function_of(fake, code), "first:1 ") << "not read again";
+  EXPECT_EQ(function_of(fake, hidden), "");
+  fake.python.names->codes.forget(code);
+  fake.python.names->codes.forget(hidden);
+  EXPECT_EQ(function_of(fake, code), "other:1 ");
+  EXPECT_EQ(function_of(fake, hidden), "cleanup:1 ");
+  fake.python.names->codes.forget(code);
+  fake.python.names->codes.forget(hidden);
+}
+
+std::atomic<unsigned> system_calls{0};
+
+TEST_P(PythonFrames, OfKnownCodeNeedNoSystemCalls) {
+  FakePython fake(GetParam());
+  fake.python.frees_are_seen = true;
+  constexpr unsigned kFunctions = 40;
+  std::vector<Called> functions;
+  for (unsigned i = 0; i < kFunctions; i++)
+    functions.push_back({fake.code("f" + std::to_string(i), 1), 0});
+  unsigned calls[2];
+  os::fault_hook = [](long) -> long { return system_calls++, 0; };
+  interpret(fake, functions, [&] {
+    StackPair both;
+    for (unsigned& some : calls) {
+      unsigned before = system_calls;
+      take(&both);
+      some = system_calls - before;
+    }
+  });
+  os::fault_hook = nullptr;
+  EXPECT_LE(calls[1] + 2 * kFunctions, calls[0]);
+  for (const Called& called : functions) fake.python.names->codes.forget(called.code);
+}
+
+// While it is being freed, its memory is as before, but the next object at its address is another.
+TEST_P(PythonFrames, OfCodeThatIsBeingFreedAreNotKept) {
+  FakePython fake(GetParam());
+  fake.python.frees_are_seen = true;
+  for (uint64_t references : {uint64_t{0}, uint64_t{0x7f0012345678}}) {
+    uintptr_t code = fake.code("first", 1);
+    FakePython::put(code, 0, references);
+    EXPECT_EQ(function_of(fake, code), "first:1 ");
+    replace_code(fake, code);
+    EXPECT_EQ(function_of(fake, code), "other:1 ");
+  }
 }
 
 TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {

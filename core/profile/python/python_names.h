@@ -66,6 +66,83 @@ class LockFreeInternTable {
   Record records_[kMax + 1];  // [0] is unused
 };
 
+// A code object, as far as samples need it.
+struct PythonCode {
+  uintptr_t address;
+  uintptr_t lines;  // address of its table of lines
+  uint64_t units;
+  int32_t first_line;
+  uint32_t function;  // its number in PythonNames; 0: there was no room
+  bool hidden;        // Python does not show it anywhere
+};
+
+// Code objects by address. An entry is valid until a code object at its address is freed; objects
+// with the same slot replace each other. A slot is read and written without waiting: a reader that
+// meets a writer finds nothing, and a writer that meets another one leaves.
+template <size_t kSlots>
+class PythonCodeCache {
+ public:
+  // Returns false if the object is not in the cache.
+  bool find(uintptr_t address, PythonCode* out) const {
+    const Slot& slot = slots_[slot_of(address)];
+    uint64_t sequence = slot.sequence.load(std::memory_order_acquire);
+    uint64_t frees = slot.valid_for.load(std::memory_order_relaxed);
+    out->address = slot.address.load(std::memory_order_relaxed);
+    out->lines = slot.lines.load(std::memory_order_relaxed);
+    uint64_t units = slot.units.load(std::memory_order_relaxed);
+    uint64_t function = slot.function.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (out->address != address || sequence % 2 != 0 ||
+        slot.sequence.load(std::memory_order_relaxed) != sequence ||
+        slot.frees.load(std::memory_order_acquire) != frees)
+      return false;
+    out->units = units & ~kHidden;
+    out->hidden = (units & kHidden) != 0;
+    out->first_line = static_cast<int32_t>(function >> 32);
+    out->function = static_cast<uint32_t>(function);
+    return true;
+  }
+  // The value of `frees` for insert(), from before the object was read.
+  uint64_t frees(uintptr_t address) const {
+    return slots_[slot_of(address)].frees.load(std::memory_order_acquire);
+  }
+  void insert(const PythonCode& code, uint64_t frees) {
+    Slot& slot = slots_[slot_of(code.address)];
+    uint64_t sequence = slot.sequence.load(std::memory_order_relaxed);
+    if (sequence % 2 != 0 ||
+        !slot.sequence.compare_exchange_strong(sequence, sequence + 1, std::memory_order_acquire,
+                                               std::memory_order_relaxed))
+      return;
+    std::atomic_thread_fence(std::memory_order_release);
+    slot.valid_for.store(frees, std::memory_order_relaxed);
+    slot.address.store(code.address, std::memory_order_relaxed);
+    slot.lines.store(code.lines, std::memory_order_relaxed);
+    slot.units.store(code.units | (code.hidden ? kHidden : 0), std::memory_order_relaxed);
+    slot.function.store(uint64_t{static_cast<uint32_t>(code.first_line)} << 32 | code.function,
+                        std::memory_order_relaxed);
+    slot.sequence.store(sequence + 2, std::memory_order_release);
+  }
+  // The object at this address is being freed.
+  void forget(uintptr_t address) {
+    slots_[slot_of(address)].frees.fetch_add(1, std::memory_order_acq_rel);
+  }
+
+ private:
+  static constexpr uint64_t kHidden = uint64_t{1} << 63;
+  // Words of an entry, and how many objects with this slot had been freed when they were read.
+  struct Slot {
+    std::atomic<uint64_t> frees, sequence, valid_for;
+    std::atomic<uint64_t> address, lines, units, function;
+  };
+  static constexpr unsigned kBits = __builtin_ctzll(kSlots);
+  static_assert(kSlots == size_t{1} << kBits);
+  static size_t slot_of(uintptr_t address) {
+    return (address * 0x9E3779B97F4A7C15u) >> (64 - kBits);
+  }
+
+  Slot slots_[kSlots];
+};
+
 // Zeroed memory is an empty table. Keys are not 0.
 template <uint32_t kMaxFunctions, uint32_t kMaxFiles, size_t kTextBytes>
 class PythonNameTable {
@@ -105,6 +182,8 @@ class PythonNameTable {
   }
   uint32_t functions() const { return functions_.size(); }
 
+  PythonCodeCache<4096> codes;
+
   // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached.
   // Places with the same slot replace each other.
   bool find_line(uint64_t place, uint32_t* line) const {
@@ -117,34 +196,7 @@ class PythonNameTable {
                                  std::memory_order_relaxed);
   }
 
-  // The last known addresses of the objects that a code object refers to, so that they can be read
-  // together with it. The caller must verify them, since the addresses may no longer be mapped. All
-  // 0: not cached.
-  struct CodeAddresses {
-    uintptr_t file, name, lines;
-    bool operator==(const CodeAddresses&) const = default;
-  };
-  CodeAddresses find_addresses(uintptr_t code) const {
-    const CachedAddresses& kept = places_[place_of(code)];
-    return {kept.file.load(std::memory_order_relaxed), kept.name.load(std::memory_order_relaxed),
-            kept.lines.load(std::memory_order_relaxed)};
-  }
-  void cache_addresses(uintptr_t code, const CodeAddresses& places) {
-    CachedAddresses& kept = places_[place_of(code)];
-    kept.file.store(places.file, std::memory_order_relaxed);
-    kept.name.store(places.name, std::memory_order_relaxed);
-    kept.lines.store(places.lines, std::memory_order_relaxed);
-  }
-
  private:
-  // Slots; code objects with the same slot replace each other.
-  static constexpr size_t kPlaces = 1024;
-  struct CachedAddresses {
-    std::atomic<uintptr_t> file, name, lines;
-  };
-  static size_t place_of(uintptr_t code) { return (code * 0x9E3779B97F4A7C15u) >> 54; }
-  static_assert(kPlaces == size_t{1} << (64 - 54));
-
   // The lower bits of a place select one, the upper 40 are compared.
   static constexpr size_t kLines = 4096;
   static constexpr uint64_t kLineMask = (uint64_t{1} << 24) - 1;
@@ -176,7 +228,6 @@ class PythonNameTable {
   LockFreeInternTable<Code, kMaxFunctions> functions_;
   LockFreeInternTable<Name, kMaxFiles> files_;
   std::atomic<uint64_t> lines_[kLines];
-  CachedAddresses places_[kPlaces];
   std::atomic<size_t> text_used_;
   char texts_[kTextBytes];
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -96,6 +97,67 @@ TEST(PythonNames, CacheLinesOfAddresses) {
   EXPECT_TRUE(table->find_line(key(1), &line));
   EXPECT_EQ(line, 77u);
   EXPECT_FALSE(table->find_line(key(1) + (uint64_t{1} << 32), &line));
+}
+
+using Codes = PythonCodeCache<4>;
+
+PythonCode code_at(uintptr_t address) {
+  return {address,
+          address * 3,
+          address * 5,
+          static_cast<int32_t>(address * 7),
+          static_cast<uint32_t>(address * 11),
+          address % 16 == 8};
+}
+bool operator==(const PythonCode& a, const PythonCode& b) {
+  return a.address == b.address && a.lines == b.lines && a.units == b.units &&
+         a.first_line == b.first_line && a.function == b.function && a.hidden == b.hidden;
+}
+
+TEST(PythonCodes, AreFoundUntilTheyAreFreed) {
+  auto codes = make<Codes>();
+  PythonCode found;
+  for (uintptr_t address : {uintptr_t{4096}, uintptr_t{4104}}) {
+    EXPECT_FALSE(codes->find(address, &found));
+    codes->insert(code_at(address), codes->frees(address));
+    ASSERT_TRUE(codes->find(address, &found));
+    EXPECT_TRUE(found == code_at(address));
+    codes->forget(address);
+    EXPECT_FALSE(codes->find(address, &found));
+  }
+}
+
+TEST(PythonCodes, ThatWereFreedWhileTheyWereReadAreNotKept) {
+  auto codes = make<Codes>();
+  PythonCode found;
+  uint64_t frees = codes->frees(4096);
+  codes->forget(4096);
+  codes->insert(code_at(4096), frees);
+  EXPECT_FALSE(codes->find(4096, &found));
+}
+
+TEST(PythonCodes, OfSeveralThreadsAreNotMixed) {
+  auto codes = make<Codes>();
+  std::atomic<size_t> hits{0}, bad{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; t++) {
+    threads.emplace_back([&, t] {
+      PythonCode found;
+      for (uintptr_t n = 0; n < 20000; n++) {
+        uintptr_t address = 4096 + (n * (t + 1)) % 32 * 8;
+        if (codes->find(address, &found)) {
+          hits++;
+          bad += found == code_at(address) ? 0 : 1;
+        } else {
+          codes->insert(code_at(address), codes->frees(address));
+        }
+        if (n % 64 == t) codes->forget(address);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(hits, 0u);
+  EXPECT_EQ(bad, 0u);
 }
 
 }  // namespace

@@ -65,6 +65,10 @@ class StackMemory {
   bool follow_signal(uintptr_t sp);
 
   bool is_own_stack() const { return own_; }  // the thread's own stack
+  // The bounds of the thread's own stack, as far as it may be read in place; both 0 on another
+  // stack.
+  uintptr_t own_low() const { return own_ ? low_ : 0; }
+  uintptr_t own_high() const { return own_ ? high_ : 0; }
 
   // From now on addresses are guesses: no other stack is entered, and outside the thread's own
   // stack only copies are read.

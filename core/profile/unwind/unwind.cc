@@ -52,6 +52,7 @@ class Walk {
   bool starts_on_a_stack() const { return memory_.is_mapped(); }
   // Moves to the caller's frame. kEnd: there is no caller; this was the thread's first frame.
   Step step();
+  const StackMemory& memory() const { return memory_; }
   uintptr_t sp() const { return registers_.sp(); }
   uintptr_t pc() const { return registers_.pc(); }
   // The pc as in Stack::pcs: past the instruction that runs, also if a signal came before that
@@ -414,6 +415,8 @@ struct NoPython {
   static bool is_interpreter_frame(uintptr_t, uintptr_t) { return false; }
   static void replace_last(Stack*, size_t) {}
   static void append_rest(Stack*, size_t) {}
+  static bool make_room(Stack*, size_t) { return false; }
+  static void drop_last(Stack*) {}
 };
 
 // Fills `out` with the frames above the one where `walk` starts.
@@ -442,7 +445,8 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
     }
     skipping = skipping && walk.pc() - own_start < own_end - own_start;
     if (skipping) continue;
-    if (out->depth == max_depth) {
+    python.drop_last(out);
+    if (out->depth == max_depth && !python.make_room(out, max_depth)) {
       out->truncated = true;
       return;
     }
@@ -454,11 +458,12 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
 // found in the stack cache.
 SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth,
                                          Stack* out, WalkDependencies* notes, const Python& found) {
-  os::Scratch<PythonWalk> python(found);
-  if (!python || !python->has_interpreter()) return false;
-  notes->abandon();
   os::Scratch<Walk> walk(registers, notes);
   if (!walk) return false;
+  const StackMemory& stack = walk->memory();
+  os::Scratch<PythonWalk> python(found, stack.own_low(), stack.own_high());
+  if (!python || !python->has_interpreter()) return false;
+  notes->abandon();
   fill(*walk, start, max_depth, out, *python);
   return true;
 }

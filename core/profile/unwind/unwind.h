@@ -6,11 +6,21 @@
 // signal handler, regardless of the code that the signal interrupted.
 #pragma once
 
+#include "core/base/compiler.h"
+#include "core/base/options.h"
 #include "core/profile/code/registers.h"
+#include "core/profile/python/python.h"
 #include "core/profile/sampling/stack.h"
 #include "core/profile/unwind/stack_cache.h"
 
 namespace seemalloc::profile {
+
+// The maximum number of frames of a stack: the option stack_depth. Unless it was set, stacks of a
+// program whose Python functions are shown may be as deep as possible.
+inline size_t chosen_stack_depth() {
+  size_t of_python = detail::python_stack_depth.load(std::memory_order_relaxed);
+  return SEEMALLOC_UNLIKELY(of_python != 0) ? of_python : options::get(options::Id::stack_depth);
+}
 
 // Fills `out` with the frames above the one that `registers` describes, which must be active.
 // Otherwise like capture_stack().

@@ -56,6 +56,9 @@ def from_text():
     space = {"kept": kept}
     # Its code object is freed before the profile is taken.
     exec(compile("def made_up():\n\n    kept.append(bytearray(96 << 10))\nmade_up()\n", "made_up.py", "exec"), space)
+    # Functions whose code is at the same address, one after the other.
+    for pages in range(1, 31):
+        exec(f"def pages_{pages:02}():\n    kept.append(bytearray({pages} << 12))\npages_{pages:02}()\ndel pages_{pages:02}\n", {"kept": kept})
 
 
 def hold():
