@@ -88,7 +88,7 @@ test("the server validates the patterns of growth and lifetimes", {
   for (const view of ["growth", "lifetimes"]) {
     const page = await openPage(url, { view });
     await page
-      .getByText(/allocated in, called by|nothing grows|Nothing grows/)
+      .getByText(/called by|Growth needs|Nothing grows/)
       .first()
       .waitFor();
     const marked = (name, want) =>
