@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -43,10 +44,25 @@ func example(name string) func(*testing.T) []string {
 	}
 }
 
+// node runs a script whose functions have symbols: Node writes them to a file.
+func node(script string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		if _, err := exec.LookPath("node"); err != nil {
+			return nil
+		}
+		file, err := filepath.Abs("testdata/" + script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"node", "--perf-basic-prof", "--interpreted-frames-native-stack", file}
+	}
+}
+
 var causes = []cause{
 	// The sessions are in a registry. Their own 32 bytes are visible after a longer time than their text.
 	{name: "a leak behind templates", command: growing("leak"), most: "Session::Session", grows: "Session::Session|Registry::remember", class: "leak-like", finding: "growth", place: "Session::Session|Registry::remember"},
 	{name: "a Rust Vec that grows", command: example("indexer"), most: "indexer::add_to_index", grows: "indexer::add_to_index", class: "leak-like", finding: "growth", place: "indexer::add_to_index"},
+	{name: "native memory of Node", command: node("buffers.js"), most: "rememberBuffer", grows: "rememberBuffer", class: "leak-like", finding: "growth", place: "rememberBuffer"},
 	{name: "a cache without eviction", command: growing("cache"), most: "cache_put", grows: "cache_put", class: "leak-like", finding: "growth", place: "cache_put"},
 	{name: "a pool", command: growing("pool"), most: "Pool::take", grows: "Pool::take", class: "leak-like", finding: "growth", place: "Pool::take"},
 	{name: "a burst", command: growing("burst"), most: "hold"},
@@ -62,13 +78,14 @@ func TestEachCommandNamesTheCause(t *testing.T) {
 			t.Parallel()
 			command := c.command(t)
 			if command == nil {
-				t.Skip("the compiler is missing")
+				t.Skip("the compiler or the interpreter is missing")
 			}
 			args := []string{binary, "run"}
 			if c.conf != "" {
 				args = append(args, "--conf", c.conf)
 			}
 			p := launch(t, nil, append(append(args, "--"), command...)...)
+			t.Cleanup(func() { os.Remove("/tmp/perf-" + p.pid + ".map") }) // Node's symbols
 			waitFor(t, socketOf(p.pid))
 			ask := startPage(t, p.pid)
 			began := time.Now()

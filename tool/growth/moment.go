@@ -52,7 +52,7 @@ func stackOf(frames []Frame) Stack {
 	parts := make([]string, len(frames))
 	for i, frame := range frames {
 		file, module := "", filepath.Base(frame.module)
-		if owner.IsPythonFile(frame.File) {
+		if owner.DependsOnFile(frame.File) {
 			file = frame.File
 		}
 		if frame.module == "" {

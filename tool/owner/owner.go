@@ -8,6 +8,7 @@
 package owner
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ func classifyByRules(f Frame) Class {
 func (r *Rule) matches(name string, f Frame, language string) bool {
 	switch {
 	case r.File != nil:
-		return language == python && r.File.MatchString(f.File) && (r.Function == nil || r.Function.MatchString(name))
+		return language == cmp.Or(r.Language, python) && r.File.MatchString(f.File) && (r.Function == nil || r.Function.MatchString(name))
 	case language != "":
 		return false // the other rules are for native functions
 	case r.Function == nil:
@@ -101,8 +102,10 @@ func (r *Rule) matches(name string, f Frame, language string) bool {
 	return r.Function.MatchString(name)
 }
 
-// IsPythonFile reports whether a source file is Python. Only then do rules depend on a frame's file.
-func IsPythonFile(file string) bool {
+// DependsOnFile reports whether the class of a frame may depend on its source file: that of an interpreted function.
+func DependsOnFile(file string) bool { return isPython(file) || scriptFile.MatchString(file) }
+
+func isPython(file string) bool {
 	// The headers of the C++ library have no extension either.
 	return pythonFile.MatchString(file) || pythonScript.MatchString(file) && !strings.Contains(file, "/include/")
 }
@@ -114,6 +117,8 @@ var (
 	pythonScript = regular(`^(/[^:]*/)?[^./:<>]+$`)
 	// scriptName matches V8's names in a perf map: "JS:*work app.js:3", "LazyCompile:~work app.js:3".
 	scriptName = regular(`^(JS|LazyCompile|Function|Script|Eval|RegExp|BytecodeHandler|Builtin|Stub):`)
+	// scriptFile matches the files in V8's names: the program's, and "node:buffer".
+	scriptFile = regular(`\.[cm]?[jt]sx?$|^node:`)
 	// javaName matches names of a perf map of the JVM: "Lshop/Cart;::add", "int shop.Cart.add(int)".
 	javaName = regular(`^(L[\w$/]+;::|(virtual |static )?[\w.$\[\]<>]+ [\w$]+(\.[\w$]+)+\()`)
 )
@@ -125,11 +130,11 @@ func interpreted(f Frame, name string) string {
 		return ""
 	}
 	switch {
-	case scriptName.MatchString(name):
+	case scriptName.MatchString(name), scriptFile.MatchString(f.File):
 		return script
 	case javaName.MatchString(f.Name):
 		return java
-	case IsPythonFile(f.File):
+	case isPython(f.File):
 		return python
 	}
 	return ""
@@ -189,7 +194,7 @@ func (c *Class) SetWrapper(wrappers Wrappers, name string) {
 
 // IsFolded reports whether a frame is native code of an interpreter that runs functions of this profile.
 func (c Class) IsFolded(languages []string) bool {
-	return c.Kind == Interpreter && slices.Contains(languages, c.Language)
+	return !c.Interpreted && (c.Kind == Interpreter || c.Kind == Library) && slices.Contains(languages, c.Language)
 }
 
 // Part is the visible part of a stack.

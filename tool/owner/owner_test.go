@@ -89,6 +89,13 @@ func TestClassify(t *testing.T) {
 		{Frame{Name: "default_malloc", Module: "/srv/env/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312-x86_64-linux-gnu.so"}, Allocator},
 		{Frame{Name: "main", Module: program}, Program},
 		{Frame{Name: "0x7f001234"}, Program},
+		// JavaScript: native and interpreted.
+		{Frame{Name: "v8::internal::Heap::AllocateExternalBackingStore", Module: "/usr/bin/node"}, Library},
+		{Frame{Name: "node::Buffer::(anonymous namespace)::CreateUnsafeArrayBuffer", Module: "/usr/bin/node"}, Interpreter},
+		{Frame{Name: "rememberBuffer", File: "/srv/app.js"}, Program},
+		{Frame{Name: "rememberBuffer", File: "/srv/app.js", Module: "//anon"}, Program},
+		{Frame{Name: "createUnsafeBuffer", File: "node:internal/buffer"}, Library},
+		{Frame{Name: "JS:*work app.js:3"}, Program},
 		// Python: native and interpreted.
 		{Frame{Name: "list_resize", Module: "/usr/bin/python3.11"}, Interpreter},
 		{Frame{Name: "load", Module: "/usr/lib/python3/dist-packages/_yaml.cpython-311-x86_64-linux-gnu.so"}, Interpreter},

@@ -25,7 +25,7 @@ type Rule struct {
 	Kind Kind
 	// Of names the library or language in messages.
 	Of string
-	// Language is the language of an interpreter.
+	// Language is the language of an interpreter, or of the interpreted functions of a rule with a File (default: Python).
 	Language string
 	// Function matches the short name without its return type (Name).
 	Function *regexp.Regexp
@@ -183,11 +183,15 @@ var Rules = []Rule{
 		Example:  "node::UncheckedMalloc",
 	},
 	{
-		Kind: Interpreter, Of: "V8", Language: script, Function: regular(`^(v8|cppgc|heap::base)::|^v8_`), Example: "v8::internal::Heap::AllocateRaw",
+		// Of a program without symbols of its JavaScript functions, the function of Node that calls V8 says more.
+		Kind: Library, Of: "V8", Language: script, Function: regular(`^(v8|cppgc|heap::base)::|^v8_|^Builtins_`), Example: "v8::internal::Heap::AllocateRaw",
 	},
 	{
 		Kind: Interpreter, Of: "Node", Language: script, Module: nodeModule, Function: regular(`^(node|uv)(::|_)|^uv__`),
 		Example: "node::Buffer::New", ExampleModule: "/usr/bin/node",
+	},
+	{
+		Kind: Library, Of: "Node library", Language: script, File: regular(`^node:`), Example: "allocUnsafeSlow", ExampleModule: "node:buffer",
 	},
 	{
 		Kind: Allocator, Of: "JVM", Module: jvmModule,
