@@ -16,7 +16,9 @@ static PyObject* parse(PyObject* self, PyObject* args) {
   return PyBool_FromLong(copy != NULL && copy[0] == text[0]);
 }
 
-static PyMethodDef methods[] = {{"parse", parse, METH_VARARGS, "Forgets a copy."}, {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "leaky", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static PyMethodDef methods[] = {{"parse", parse, METH_VARARGS, "Forgets a copy."},
+                                {NULL, NULL, 0, NULL}};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "leaky", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_leaky(void) { return PyModule_Create(&module); }
