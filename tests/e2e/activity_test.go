@@ -141,7 +141,8 @@ func TestStatOfAKilledRun(t *testing.T) {
 func TestStatOfASilentProgram(t *testing.T) {
 	need(t)
 	_, summary, status := try(t, "activity", "--", binary, "version") // ends without exit handlers
-	if status != 0 || !strings.Contains(summary, "No statistics") {
+	// On a busy machine it lasts long enough to be asked.
+	if status != 0 || !strings.Contains(summary, "No statistics") && !strings.Contains(summary, "without running its exit handlers") {
 		t.Errorf("status %d\n%s", status, summary)
 	}
 }
