@@ -7,9 +7,9 @@ import (
 )
 
 // charge returns the visible part of each stack, which begins with the owner (owner.VisiblePart). sizes are the sizes of
-// the blocks of each stack.
-func charge(stacks [][]Frame, sizes [][]int64) [][]Frame {
-	charged := make([][]Frame, len(stacks))
+// the blocks of each stack. inner are the names of the functions inside of the owner.
+func charge(stacks [][]Frame, sizes [][]int64) (charged [][]Frame, inner []string) {
+	charged, inner = make([][]Frame, len(stacks)), make([]string, len(stacks))
 	classified := make([]owner.Stack, len(stacks))
 	for i, stack := range stacks {
 		s := &classified[i]
@@ -32,6 +32,7 @@ func charge(stacks [][]Frame, sizes [][]int64) [][]Frame {
 	for i, s := range classified {
 		s.Mark(wrappers)
 		part := owner.VisiblePart(s.Classes, languages)
+		inner[i] = nameOf(stacks[i][:part.First])
 		for at, frame := range stacks[i] {
 			if part.Shows(at, s.Classes[at]) {
 				frame.passedOver = s.Classes[at].IsPassedOver(languages)
@@ -39,5 +40,5 @@ func charge(stacks [][]Frame, sizes [][]int64) [][]Frame {
 			}
 		}
 	}
-	return charged
+	return charged, inner
 }

@@ -34,7 +34,8 @@ func TestStacksBeginWithTheirOwner(t *testing.T) {
 		}
 		stacks, sizes = append(stacks, stack), append(sizes, c.sizes)
 	}
-	for i, stack := range charge(stacks, sizes) {
+	charged, _ := charge(stacks, sizes)
+	for i, stack := range charged {
 		if got := strings.Join(names(stack), " "); got != cases[i].want {
 			t.Errorf("%q: got %q, want %q", cases[i].stack, got, cases[i].want)
 		}

@@ -127,6 +127,8 @@ type search struct {
 	steady  bool
 	paths   []*path
 	options Options
+	// wrappers are functions that get the size of a block from their caller.
+	wrappers map[string]bool
 }
 
 // Find returns the growth between moments of one process, the fastest first. It examines at least two moments; steady
@@ -193,7 +195,12 @@ func (s *search) readPaths(moments []Moment) {
 		}
 	}
 	frames := s.options.Frames(stacks)
-	charged := charge(frames, sizes)
+	charged, inner := charge(frames, sizes)
+	last := map[Key]Counts{}
+	for key, row := range counts {
+		last[key] = row[len(row)-1]
+	}
+	s.findWrappers(last, func(stack Stack) ([]Frame, string) { return charged[indexes[stack]], inner[indexes[stack]] })
 	paths := map[string]*path{}
 	for key, row := range counts {
 		i := indexes[key.Stack]
@@ -201,6 +208,7 @@ func (s *search) readPaths(moments []Moment) {
 		if len(stack) == 0 || s.options.Keep != nil && !s.options.Keep(key, frames[i]) {
 			continue
 		}
+		stack = stack[s.ownerOf(stack):]
 		name := nameOf(stack)
 		p := paths[name]
 		if p == nil {

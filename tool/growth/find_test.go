@@ -196,9 +196,9 @@ func TestOneCauseIsOneRow(t *testing.T) {
 			{stack: "make_key put main", size: 500, rate: always(20000)},
 			{stack: "make_value put main", size: 1000, rate: always(20000)}}, []string{"put"}},
 		"two leaks through one wrapper of malloc": {[]site{
-			{stack: "xmalloc parser main", size: 100 << 10, rate: always(20)},
-			{stack: "xmalloc session main", size: 1024, rate: always(5000)},
-			{stack: "xmalloc base main", size: 1000, live: 30000, rate: always(0)}}, []string{"session", "parser"}},
+			{stack: "filled parser main", size: 100 << 10, rate: always(20)},
+			{stack: "filled session main", size: 1024, rate: always(5000)},
+			{stack: "filled base main", size: 1000, live: 30000, rate: always(0)}}, []string{"session", "parser"}},
 		"a function with blocks of all sizes": {[]site{
 			{stack: "put get main", size: 64, rate: always(mib / 100)}, {stack: "put set main", size: 64, rate: always(mib / 200)},
 			{stack: "put get main", size: 1024, rate: always(mib / 1000)}, {stack: "put set main", size: 1024, rate: always(mib / 1000)}}, []string{"put"}},
