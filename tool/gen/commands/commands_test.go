@@ -1,31 +1,21 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
-	"seemalloc/tool/cli"
 	"seemalloc/tool/gen/repo"
 )
 
 // docs/commands.md must match the help texts.
 func TestDocumentIsUpToDate(t *testing.T) {
-	root, err := repo.Root()
+	same, err := repo.IsUpToDate(document, generateDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := generate(cli.Commands())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(document(root))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
+	if !same {
 		t.Error("docs/commands.md is not what the commands say: run `go run ./tool/gen/commands`")
 	}
 }

@@ -5,8 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,26 +13,11 @@ import (
 	"seemalloc/tool/gen/repo"
 )
 
-func main() {
-	if err := write(); err != nil {
-		fmt.Fprintln(os.Stderr, "commands:", err)
-		os.Exit(1)
-	}
-}
+const document = "docs/commands.md"
 
-func write() error {
-	root, err := repo.Root()
-	if err != nil {
-		return err
-	}
-	text, err := generate(cli.Commands())
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(document(root), []byte(text), 0o644)
-}
+func main() { repo.Main("commands", document, generateDocument) }
 
-func document(root string) string { return filepath.Join(root, "docs", "commands.md") }
+func generateDocument(string) (string, error) { return generate(cli.Commands()) }
 
 // generate returns the text of the document: a list of the commands by group, and the help of each.
 func generate(root *cobra.Command) (string, error) {

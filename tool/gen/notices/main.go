@@ -18,26 +18,19 @@ import (
 	"seemalloc/tool/gen/repo"
 )
 
-func main() {
-	if err := write(); err != nil {
-		fmt.Fprintln(os.Stderr, "notices:", err)
-		os.Exit(1)
-	}
-}
+const document = "THIRD_PARTY.md"
+
+func main() { repo.Main("notices", document, generate) }
 
 // component is third-party software. folder is the directory with its licence.
 type component struct{ name, version, dir string }
 
 func (c component) title() string { return strings.TrimSpace(c.name + " " + c.version) }
 
-func write() error {
-	root, err := repo.Root()
-	if err != nil {
-		return err
-	}
+func generate(root string) (string, error) {
 	all, err := components(root)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var text strings.Builder
 	text.WriteString("# Third-party software in the seemalloc tool\n\n" +
@@ -46,14 +39,12 @@ func write() error {
 	for _, c := range all {
 		licence, err := licenceOf(c)
 		if err != nil {
-			return err
+			return "", err
 		}
 		fmt.Fprintf(&text, "\n## %s\n\n%s\n", c.title(), indented(licence))
 	}
-	return os.WriteFile(document(root), []byte(text.String()), 0o644)
+	return text.String(), nil
 }
-
-func document(root string) string { return filepath.Join(root, "THIRD_PARTY.md") }
 
 // components returns all components, sorted by name. The directories of the page's packages exist only after `npm ci`.
 func components(root string) ([]component, error) {

@@ -10,26 +10,9 @@ import (
 	"seemalloc/tool/gen/repo"
 )
 
-func main() {
-	if err := write(); err != nil {
-		fmt.Fprintln(os.Stderr, "options:", err)
-		os.Exit(1)
-	}
-}
+const document = "docs/options.md"
 
-func write() error {
-	root, err := repo.Root()
-	if err != nil {
-		return err
-	}
-	text, err := generate(root)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(document(root), []byte(text), 0o644)
-}
-
-func document(root string) string { return filepath.Join(root, "docs", "options.md") }
+func main() { repo.Main("options", document, generate) }
 
 // generate returns the text of the document.
 func generate(root string) (string, error) {
