@@ -108,17 +108,11 @@ type path struct {
 	frames  []Frame
 	changes []change
 	sum     sums
-	// apart are stacks whose blocks do not count as growth.
-	apart map[Stack]bool
+	grown   *sums // the blocks that count as growth; nil: all
 }
 
 // growing sums the blocks that count as growth.
-func (p *path) growing() *sums {
-	if p.apart == nil {
-		return &p.sum
-	}
-	return totalWithout(p.apart, []*path{p})
-}
+func (p *path) growing() *sums { return cmp.Or(p.grown, &p.sum) }
 
 // search is one call of Find.
 type search struct {
@@ -298,8 +292,10 @@ func (s *search) testsOf(row *Row) []test {
 // accept makes the blocks of the test the growth of its row.
 func (t test) accept() *Row {
 	t.row.sum = t.sum
-	for _, p := range t.row.of {
-		p.apart = t.apart
+	if t.apart != nil {
+		for _, p := range t.row.of {
+			p.grown = totalWithout(t.apart, []*path{p})
+		}
 	}
 	return t.row
 }

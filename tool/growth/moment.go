@@ -11,7 +11,6 @@ package growth
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"unique"
 
@@ -51,12 +50,9 @@ func NamedStack(sample *profile.Sample) Stack { return stackOf(framesOf(sample))
 func stackOf(frames []Frame) Stack {
 	parts := make([]string, len(frames))
 	for i, frame := range frames {
-		file, module := "", filepath.Base(frame.module)
+		file, module := "", frame.module[strings.LastIndexByte(frame.module, '/')+1:]
 		if owner.DependsOnFile(frame.File) {
 			file = frame.File
-		}
-		if frame.module == "" {
-			module = ""
 		}
 		parts[i] = frame.Name + betweenParts + file + betweenParts + module
 	}
@@ -84,22 +80,8 @@ func NamedFrames(stacks []Stack) [][]Frame {
 
 func framesOf(sample *profile.Sample) []Frame {
 	var frames []Frame
-	for _, loc := range sample.Location {
-		module := ""
-		if loc.Mapping != nil {
-			module = loc.Mapping.File
-		}
-		for _, line := range loc.Line {
-			if line.Function != nil {
-				frames = append(frames, Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, module: module})
-			}
-		}
-		if len(loc.Line) == 0 {
-			frames = append(frames, Frame{Name: fmt.Sprintf("%#x", loc.Address), module: module})
-		}
-	}
-	if len(frames) == 0 {
-		frames = []Frame{{Name: "(no stack)"}}
+	for _, place := range report.Places(sample) {
+		frames = append(frames, Frame{Name: place.Name, File: place.File, Line: place.Line, module: place.Module})
 	}
 	return frames
 }

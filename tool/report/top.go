@@ -200,11 +200,16 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		}
 		t.count(value, intervalOf(p, sample))
 		seen := map[*row]bool{}
-		for depth, frame := range places(sample) {
-			r := rows[frame.key()]
+		for depth, place := range Places(sample) {
+			// Each module in Python has its own main, and code outside of functions is always called <module>.
+			key, isInterpreted := place.Name, place.isInterpreted()
+			if isInterpreted {
+				key += "\x00" + place.File
+			}
+			r := rows[key]
 			if r == nil {
-				r = &row{Row: Row{Name: frame.Name, File: frame.File}}
-				rows[frame.key()] = r
+				r = &row{Row: Row{Name: place.Name, File: place.File}}
+				rows[key] = r
 				order = append(order, r)
 			}
 			if depth == 0 {
@@ -215,8 +220,8 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 				seen[r] = true
 				r.Cum += value
 				r.cum.add(part)
-				if frame.interpreted {
-					r.lines.add(frame.line, value, depth == 0)
+				if isInterpreted {
+					r.lines.add(place.Line, value, depth == 0)
 				}
 			}
 		}
@@ -273,30 +278,26 @@ type Frame = owner.Frame
 // Frames lists a sample's functions, innermost first.
 func Frames(sample *profile.Sample) []Frame {
 	var list []Frame
-	for _, frame := range places(sample) {
-		list = append(list, frame.Frame)
+	for _, place := range Places(sample) {
+		list = append(list, place.Frame)
 	}
 	return list
 }
 
-// place is a function in a stack, and the line that it runs.
-type place struct {
+// Place is a function in a stack, and the line that it runs; 0: unknown.
+type Place struct {
 	Frame
-	line        int64
-	interpreted bool
+	Line int64
 }
 
-// key identifies the function. Each module in Python has its own main, and code outside of functions is always called
-// <module>.
-func (p place) key() string {
-	if p.interpreted {
-		return p.Name + "\x00" + p.File
-	}
-	return p.Name
+// isInterpreted reports whether it is a function in Python or the like, which has no module.
+func (p Place) isInterpreted() bool {
+	return p.Module == "" && p.File != "" && owner.Classify(p.Frame).Interpreted
 }
 
-func places(sample *profile.Sample) []place {
-	var list []place
+// Places lists a sample's functions with their lines, innermost first.
+func Places(sample *profile.Sample) []Place {
+	var list []Place
 	for _, loc := range sample.Location {
 		module := ""
 		if loc.Mapping != nil {
@@ -304,16 +305,15 @@ func places(sample *profile.Sample) []place {
 		}
 		for _, line := range loc.Line {
 			if line.Function != nil {
-				frame := Frame{Name: line.Function.Name, File: line.Function.Filename, Module: module}
-				list = append(list, place{frame, line.Line, module == "" && frame.File != "" && owner.Classify(frame).Interpreted})
+				list = append(list, Place{Frame{Name: line.Function.Name, File: line.Function.Filename, Module: module}, line.Line})
 			}
 		}
 		if len(loc.Line) == 0 {
-			list = append(list, place{Frame: Frame{Name: fmt.Sprintf("%#x", loc.Address), Module: module}})
+			list = append(list, Place{Frame: Frame{Name: fmt.Sprintf("%#x", loc.Address), Module: module}})
 		}
 	}
 	if len(list) == 0 {
-		list = append(list, place{Frame: Frame{Name: "(no stack)"}})
+		list = append(list, Place{Frame: Frame{Name: "(no stack)"}})
 	}
 	return list
 }
