@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"reflect"
 	"strings"
 	"syscall"
@@ -197,6 +198,9 @@ func TestFindsByPID(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
+	if !isNamed(self) {
+		t.Error("not found by its name")
+	}
 	for _, found := range attach.Scan(time.Minute) {
 		if found.PID == os.Getpid() {
 			if found.Socket != attach.SocketOpen || found.Stats == nil || found.RSS() == 0 || found.Uptime() <= 0 {
@@ -206,6 +210,12 @@ func TestFindsByPID(t *testing.T) {
 		}
 	}
 	t.Error("not found by Scan")
+}
+
+// isNamed reports whether the process is found by its name, and by its program file.
+func isNamed(p *attach.Process) bool {
+	isSame := func(found *attach.Process) bool { return found.PID == p.PID }
+	return slices.ContainsFunc(attach.Named(p.Name), isSame) && slices.ContainsFunc(attach.Running("/proc/self/exe"), isSame)
 }
 
 func TestFindErrors(t *testing.T) {
@@ -237,6 +247,9 @@ func TestFindErrors(t *testing.T) {
 	_ = listener.Close()
 	defer os.Remove(path)
 	expect()
+	if isNamed(self) {
+		t.Error("an ended process's socket counts as its own")
+	}
 }
 
 // The socket file exists before its process listens.

@@ -40,7 +40,7 @@ func where(matches func(*Process) bool) []*Process {
 		if err != nil || !matches(p) {
 			continue
 		}
-		if mapped, _ := p.MapsLibrary(); mapped || p.hasSocketFile() {
+		if mapped, _ := p.MapsLibrary(); mapped || p.listens() {
 			found = append(found, p)
 		}
 	}
@@ -62,14 +62,40 @@ func (p *Process) hasName(name string) bool {
 
 func isBase(path, name string) bool { return path != "" && filepath.Base(path) == name }
 
-// scriptOf returns the script or module of a command that runs Python; "": it runs another program.
+// scriptOf returns the script or module of a command that runs Python. It returns "" for another program, and for Python
+// that reads its program from the command line or from standard input.
 func scriptOf(words []string) string {
 	if !strings.HasPrefix(filepath.Base(words[0]), "python") {
 		return ""
 	}
-	for _, word := range words[1:] {
-		if !strings.HasPrefix(word, "-") {
+	for i := 1; i < len(words); i++ {
+		word := words[i]
+		switch {
+		case word == "-":
+			return ""
+		case word == "--check-hash-based-pycs":
+			i++
+		case !strings.HasPrefix(word, "-"):
 			return word
+		case !strings.HasPrefix(word, "--"):
+			// The first letter with a value ends a group of short options: -uWignore, -uW ignore, -Im module.
+			at := strings.IndexAny(word, "cmWX")
+			if at < 0 {
+				continue
+			}
+			value := word[at+1:]
+			if value == "" {
+				i++
+				if i < len(words) {
+					value = words[i]
+				}
+			}
+			switch word[at] {
+			case 'c':
+				return ""
+			case 'm':
+				return value
+			}
 		}
 	}
 	return ""

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,21 @@ func isPermission(p *Process) bool {
 		}
 	}
 	return false
+}
+
+// listens reports whether the process may listen on its control socket. It does not if it has none, or one that an ended
+// process with the same pid has left.
+func (p *Process) listens() bool {
+	if !p.hasSocketFile() {
+		return false
+	}
+	client, err := dialNow(p, time.Second)
+	if err == nil {
+		client.Close()
+		return true
+	}
+	var foreign *wrongPeerError
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) && !errors.As(err, &foreign)
 }
 
 func (p *Process) hasSocketFile() bool {
