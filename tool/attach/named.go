@@ -3,8 +3,6 @@ package attach
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -29,22 +27,15 @@ func Running(program string) []*Process {
 
 // where lists the processes on seemalloc that meet the condition, sorted by pid.
 func where(matches func(*Process) bool) []*Process {
-	entries, _ := os.ReadDir("/proc")
 	var found []*Process
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		p, err := Find(pid)
-		if err != nil || !matches(p) {
+	for _, p := range processes() {
+		if !matches(p) {
 			continue
 		}
 		if mapped, _ := p.MapsLibrary(); mapped || p.listens() {
 			found = append(found, p)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Process) int { return a.PID - b.PID })
 	return found
 }
 

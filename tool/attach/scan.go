@@ -35,17 +35,8 @@ type Found struct {
 // Scan lists the processes that run on seemalloc, sorted by pid. It skips processes that this user may not read:
 // without root, those of other users. timeout limits the query of each process.
 func Scan(timeout time.Duration) []Found {
-	entries, _ := os.ReadDir("/proc")
 	var found []Found
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		p, err := Find(pid)
-		if err != nil {
-			continue
-		}
+	for _, p := range processes() {
 		if mapped, _ := p.MapsLibrary(); mapped || p.hasSocketFile() {
 			found = append(found, Found{Process: p, Socket: SocketNone})
 			if !mapped {
@@ -53,7 +44,6 @@ func Scan(timeout time.Duration) []Found {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b Found) int { return a.PID - b.PID })
 	queryStats(found, timeout)
 	kept := found[:0]
 	for _, f := range found {
@@ -62,6 +52,23 @@ func Scan(timeout time.Duration) []Found {
 		}
 	}
 	return kept
+}
+
+// processes lists all processes that this user may see, sorted by pid.
+func processes() []*Process {
+	entries, _ := os.ReadDir("/proc")
+	var all []*Process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if p, err := Find(pid); err == nil {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Process) int { return a.PID - b.PID })
+	return all
 }
 
 // queryStats fills in socket states and statistics. It queries all processes in parallel, so that a stopped process
