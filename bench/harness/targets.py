@@ -47,13 +47,17 @@ def mean_and_rows(figures, ours, kind):
     beyond = {row: one for row, one in ratios.items() if round(one[0], 2) > ROW[kind]}
     clear = sorted((row for row, (_, called) in beyond.items() if called), key=lambda row: -beyond[row][0])
     missed = [f"{row} failed" for row, failed in figures["failed"].items() if ours in failed] + [f"{row} {beyond[row][0]:.2f}×" for row in clear]
-    found = counted(missed) + (f"; and {len(beyond) - len(clear)} in which no difference can be called" if len(beyond) > len(clear) else "")
+    found = counted(missed) + more(len(beyond) - len(clear), "in which no difference can be called")
     verdict = criteria.MISSED if missed else criteria.UNKNOWN if not ratios else criteria.UNCLEAR if beyond else criteria.MET
     yield criteria.Finding(f"{kind}: rows above {ROW[kind]} ×", found if missed or ratios else "", "none", verdict)
 
 
 def counted(names):
     return f"{len(names)}" + (": " + ", ".join(names[:MOST_NAMED]) if names else "") + (", …" if len(names) > MOST_NAMED else "")
+
+
+def more(count, which):
+    return f"; and {count} {which}" if count else ""
 
 
 def metric_of_rows(figures, ours, start, metric, limit, what, unit):
@@ -135,9 +139,8 @@ def of_sampling(figures):
         clear = [row for row in above if found[row].clear]
         enough = fewest >= compare.LEAST_RUNS and not above
         verdict = criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.MET if enough else criteria.UNCLEAR
-        rest = f"; and {len(above) - len(clear)} whose spreads overlap" if len(above) > len(clear) else ""
-        yield criteria.Finding(f"{what}: rows with more than 3 %",
-                               counted([f"{row} {found[row].change * 100:+.1f} %" for row in clear]) + rest, "none", verdict)
+        named = counted([f"{row} {found[row].change * 100:+.1f} %" for row in clear])
+        yield criteria.Finding(f"{what}: rows with more than 3 %", named + more(len(above) - len(clear), "whose spreads overlap"), "none", verdict)
 
 
 def of_scaling(figures):
